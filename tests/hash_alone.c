@@ -45,6 +45,14 @@ enum err dataset_open_as(const char *path, const struct sidecar *given,
     return ERR_OK;
 }
 
+enum err dataset_open_image(const void *images, const char *path,
+                            const struct cache_options *options,
+                            struct dataset **out)
+{
+    (void)images;
+    return dataset_open_as(path, NULL, false, options, out);
+}
+
 void dataset_close(struct dataset *dataset)
 {
     (void)dataset;
@@ -81,9 +89,11 @@ const struct dataset_contents *dataset_contents(const struct dataset *dataset)
     return &contents;
 }
 
-enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
+enum err run_data_mixture(const struct train_settings *s, const void *images,
+                          struct run_data *data)
 {
     (void)s;
+    (void)images;
     (void)data;
     return err_set(ERR_UNSUPPORTED, "there is one data set, in memory");
 }

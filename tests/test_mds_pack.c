@@ -122,7 +122,6 @@ static void test_any(void)
         failed +=
             mds_pack_add(&pack, &want[s], samples[s], layout[s]) != ERR_OK;
     }
-    mds_pack_end(&pack);
     tap_is_int(failed, 0, "%d shards of all forms are packed", SHARDS);
     for (int64_t s = 0; s < SHARDS; s++)
         wrong += !is_there(&pack, s, &want[s], samples[s], layout[s]);
@@ -149,8 +148,24 @@ static void test_any(void)
         wrong += !is_there(&pack, s, &want[s], samples[s], layout[s]);
     }
     tap_is_int(wrong, 0, "... are there, and all else as before");
-    free(digits);
+    struct buffer images = { 0 };
+    struct mds_pack taken;
+    static struct mds_layout *list[SHARDS];
+    int64_t lists = 0;
+    for (int64_t s = 0; s < SHARDS; s++)
+        if (s == 0 || layout[s] != layout[s - 1])
+            list[lists++] = (struct mds_layout *)(uintptr_t)layout[s];
+    failed =
+        buffer_add(&images, "12345678", 8) != ERR_OK ||
+        mds_pack_image(&pack, &images) != ERR_OK ||
+        mds_pack_take((const char *)images.data + 8, list, &taken) != ERR_OK;
     mds_pack_release(&pack);
+    for (int64_t s = 0; !failed && s < SHARDS; s++)
+        wrong += !is_there(&taken, s, &want[s], samples[s], layout[s]);
+    tap_ok(!failed && wrong == 0, "an image of it has all");
+    mds_pack_release(&taken);
+    buffer_free(&images);
+    free(digits);
 }
 
 /* Of what data sets have by far most often. */
@@ -164,7 +179,6 @@ static void test_bytes(int form, double most, const char *what)
         make_shard(s, form, &files);
         failed += mds_pack_add(&pack, &files, 1, &layout) != ERR_OK;
     }
-    mds_pack_end(&pack);
     double bytes = (double)mds_pack_bytes(&pack) / MANY;
     tap_ok(failed == 0 && bytes <= most, "%s: %.1f bytes a shard, at most %.0f",
            what, bytes, most);

@@ -72,7 +72,7 @@ static void make_set(const char *folder, const char *name, int shards,
 static struct mds_shards *open_set(const char *set)
 {
     struct mds_shards *shards = NULL;
-    fixture_need(mds_shards_open(set, &shards));
+    fixture_need(mds_shards_open(set, NULL, &shards));
     return shards;
 }
 

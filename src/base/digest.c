@@ -53,14 +53,14 @@ enum err digest_update(struct digest *digest, const void *data, size_t bytes)
     return ERR_OK;
 }
 
-static void digest_hex(const unsigned char *raw, char hex[65])
+void digest_hex(const uint8_t *raw, size_t count, char *hex)
 {
     static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < DIGEST_BYTES; i++) {
+    for (size_t i = 0; i < count; i++) {
         hex[2 * i] = digits[raw[i] >> 4];
         hex[2 * i + 1] = digits[raw[i] & 15];
     }
-    hex[2 * DIGEST_BYTES] = '\0';
+    hex[2 * count] = '\0';
 }
 
 enum err digest_finish(struct digest *digest, char hex[65])
@@ -72,7 +72,7 @@ enum err digest_finish(struct digest *digest, char hex[65])
     if (EVP_DigestFinal_ex(digest->context, raw, &bytes) != 1)
         return err_set(ERR_INTERNAL, "sha256: libcrypto could not finish");
     assert(bytes == DIGEST_BYTES);
-    digest_hex(raw, hex);
+    digest_hex(raw, DIGEST_BYTES, hex);
     return ERR_OK;
 }
 
@@ -85,7 +85,7 @@ enum err digest_sign(const char *key, const void *data, size_t bytes,
             NULL ||
         length != DIGEST_BYTES)
         return err_set(ERR_UNSUPPORTED, "libcrypto has no HMAC-SHA256");
-    digest_hex(raw, hex);
+    digest_hex(raw, DIGEST_BYTES, hex);
     return ERR_OK;
 }
 

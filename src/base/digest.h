@@ -17,6 +17,8 @@ enum err digest_update(struct digest *digest, const void *data, size_t bytes);
 enum err digest_finish(struct digest *digest, char hex[65]);
 /* One buffer. */
 enum err digest_bytes(const void *data, size_t bytes, char hex[65]);
+/* Bytes as hex and a NUL. */
+void digest_hex(const uint8_t *raw, size_t count, char *hex);
 /* HMAC-SHA256 of one buffer under a key that is a text; lower-case hex. */
 enum err digest_sign(const char *key, const void *data, size_t bytes,
                      char hex[65]);

@@ -151,8 +151,9 @@ enum err memory_plan(const struct memory_plan_input *input,
     TRY(replica_plan(input->params, input->ranks, &state, &replica));
     out->weights = replica.weights;
     out->frozen = replica.frozen;
-    out->shared =
-        input->kernels->memory->device ? 0 : replica.shared + replica.frozen;
+    out->shared = input->kernels->memory->device
+                      ? 0
+                      : replica.shared + replica.frozen + input->indexes;
     out->master = replica.master;
     out->moments = replica.moments;
     out->kept = replica.kept;
@@ -164,7 +165,7 @@ enum err memory_plan(const struct memory_plan_input *input,
                                  input->parity_group);
     out->data = (size_t)(1 + input->prefetch) *
                     batch_bytes(options->samples, options->seq_len) +
-                input->order;
+                input->order + input->indexes;
     out->comm = replica.exchange;
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;
@@ -188,7 +189,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->host = device ? arena_sum(others, out->model.host) : 0;
     out->comm += nccl;
     out->total = arena_sum(tensors, device ? replica.exchange + nccl : others);
-    add_start(input, input->order + out->runtime - writer, out);
+    add_start(input, input->order + input->indexes + out->runtime - writer,
+              out);
     return ERR_OK;
 }
 

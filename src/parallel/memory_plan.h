@@ -35,7 +35,8 @@ struct memory_plan_input {
     int ranks;
     bool near;         /* all of them on one node */
     int prefetch;      /* microbatches of tokens beside the one at work */
-    size_t order;      /* bytes of the sample order and of indexes */
+    size_t order;      /* bytes of the sample order */
+    size_t indexes;    /* and of indexes, which the ranks of a node share */
     size_t index_text; /* bytes of the longest index, while it is read */
     size_t norms;      /* and of sums of rows (norms.h) */
     bool stage;        /* asynchronous checkpoints: a copy of the state, which
@@ -63,7 +64,7 @@ struct memory_plan {
     size_t reading; /* what the start takes to read or make weights, as far as
                        it is more than what the steps take later */
     size_t
-        shared; /* of the weights, frozen ones too, what the ranks of a node have together */
+        shared; /* of weights, frozen ones too, and indexes, what the ranks of a node have together */
     size_t host;  /* beside tensors on a device: staging, parity, data, comm,
                      runtime, reading */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */

@@ -109,8 +109,8 @@ static enum err add_memory(const struct plan_options *options,
         .threads = f->threads,
         .ranks = f->ranks,
         .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
-        .order =
-            index + (f->data != NULL ? run_data_order_bytes(f->data, s) : 0),
+        .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
+        .indexes = index,
         .index_text = text,
     };
     TRY(trainer_backend_plan(s, &f->place.kernels));
@@ -139,7 +139,7 @@ static void add_data(struct plan_figures *f)
     struct run_data *data = NULL;
     if (f->settings->data.train[0] == '\0')
         return;
-    enum err rc = run_data_open(f->settings, &data);
+    enum err rc = run_data_open(f->settings, NULL, &data);
     for (int i = 0; rc == ERR_OK && i < data->count; i++)
         for (int64_t k = dataset_contents(data->sets[i])->shards - 1;
              rc == ERR_OK && k >= 0; k--)

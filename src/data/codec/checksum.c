@@ -20,6 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/digest.h"
 #include "src/base/new.h"
 
 enum checksum_kind { LIBCRYPTO, XXH_32, XXH_64, XXH3_64, XXH3_128 };
@@ -165,8 +166,7 @@ static enum err checksum_finish_evp(struct checksum *checksum,
     if (EVP_DigestFinal_ex(checksum->context, raw, &bytes) != 1)
         return err_set(ERR_INTERNAL, "%s: libcrypto could not finish",
                        checksum->algorithm->name);
-    for (unsigned int i = 0; i < bytes; i++)
-        snprintf(hex + 2 * i, 3, "%02x", raw[i]);
+    digest_hex(raw, bytes, hex);
     return ERR_OK;
 }
 

@@ -176,6 +176,12 @@ static enum err mds_index_add(struct mds_index *index, json_t *object,
                        index->layouts + 1));
         TRY(mds_layout_read(object, &index->layout[index->layouts]));
         index->layouts++;
+        char *form = json_dumps(object, JSON_COMPACT);
+        enum err rc = form != NULL
+                          ? buffer_add(&index->forms, form, strlen(form) + 1)
+                          : err_set(ERR_MEMORY, "out of memory");
+        free(form);
+        TRY(rc);
     }
     json_decref(*last);
     *last = json_incref(object);
@@ -281,7 +287,6 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
         TRY_OUT(
             err_prefix(rc, "%s: shard %lld", path, (long long)index->shards));
     }
-    mds_pack_end(&index->pack);
 out:
     json_decref(object);
     json_decref(last);
@@ -300,6 +305,37 @@ enum err mds_index_read(const char *folder, struct mds_index **out)
     TRY_OUT(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
                          &index->text_bytes));
     TRY_OUT(mds_index_fill(index, path));
+out:
+    return new_or_none(rc, index, out, mds_index_destroy);
+}
+
+enum err mds_index_image(const struct mds_index *index, struct buffer *images)
+{
+    const int64_t counts[] = { index->samples, index->layouts };
+    TRY(buffer_add(images, counts, sizeof counts));
+    TRY(buffer_add(images, index->forms.data, index->forms.bytes));
+    return mds_pack_image(&index->pack, images);
+}
+
+enum err mds_index_take(const void *image, struct mds_index **out)
+{
+    enum err rc = ERR_OK;
+    int64_t counts[2];
+    struct mds_index *index = NULL;
+    const char *form = (const char *)image + sizeof counts;
+    memcpy(counts, image, sizeof counts);
+    TRY(new_zeroed(&index, 1));
+    TRY_OUT(array_room(&index->layout, &index->layout_room, counts[1]));
+    for (; index->layouts < counts[1]; index->layouts++) {
+        json_t *object = json_loads(form, 0, NULL);
+        rc = mds_layout_read(object, &index->layout[index->layouts]);
+        json_decref(object);
+        TRY_OUT(rc);
+        form += strlen(form) + 1;
+    }
+    TRY_OUT(mds_pack_take(form, index->layout, &index->pack));
+    index->samples = counts[0];
+    index->shards = index->pack.shards;
 out:
     return new_or_none(rc, index, out, mds_index_destroy);
 }
@@ -327,6 +363,7 @@ void mds_index_destroy(struct mds_index *index)
         mds_layout_destroy(index->layout[l]);
     free(index->layout);
     mds_pack_release(&index->pack);
+    buffer_free(&index->forms);
     free(index->text);
     free(index);
 }

@@ -22,6 +22,7 @@ struct mds_index {
     struct mds_pack pack;
     int64_t layouts, layout_room;
     struct mds_layout **layout; /* each is another than the one before */
+    struct buffer forms;        /* the JSON of a shard of each; texts */
 };
 
 /* Memory: the text, and what is packed. Read FOLDER/index.json. ERR_DATA when it is missing, malformed or of a form
@@ -29,4 +30,9 @@ struct mds_index {
 enum err mds_index_read(const char *folder, struct mds_index **out);
 /* Training can read every shard: mds_layout_check(), with its place. */
 enum err mds_index_check(const struct mds_index *index, const char *folder);
+/* Behind what `images` has: all but the text, for other processes. */
+enum err mds_index_image(const struct mds_index *index, struct buffer *images);
+/* Such an image, at a multiple of 8, as an index; it stays as it is until that
+ * is destroyed. */
+enum err mds_index_take(const void *image, struct mds_index **out);
 void mds_index_destroy(struct mds_index *index);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/digest.h"
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 
@@ -36,16 +37,18 @@ struct mds_run {
 
 void mds_pack_release(struct mds_pack *pack)
 {
-    for (int64_t r = 0; r < pack->run_count; r++) {
+    for (int64_t r = 0; r < pack->run_count && !pack->lent; r++) {
         free(pack->runs[r].form);
         free(pack->runs[r].name);
     }
     free(pack->runs);
+    buffer_free(&pack->form);
+    if (pack->lent)
+        return;
     free(pack->first);
     free(pack->sha256);
     buffer_free(&pack->records);
     buffer_free(&pack->names);
-    buffer_free(&pack->form);
 }
 
 static enum err mds_pack_text(struct buffer *to, const char *text)
@@ -66,16 +69,6 @@ static enum err mds_pack_hex(struct buffer *to, const char *hex)
         TRY(buffer_add(to, &byte, 1));
     }
     return ERR_OK;
-}
-
-static void mds_pack_unhex(const uint8_t *bytes, size_t count, char *hex)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t b = 0; b < count; b++) {
-        *hex++ = digits[bytes[b] >> 4];
-        *hex++ = digits[bytes[b] & 15];
-    }
-    *hex = '\0';
 }
 
 /* What the zip file's name has behind the raw one's; NULL: it is another. */
@@ -249,30 +242,6 @@ enum err mds_pack_add(struct mds_pack *pack, const struct cache_shard *files,
     return ERR_OK;
 }
 
-/* `*data` has so many bytes in use; what can't be given back stays. */
-static void mds_pack_trim(void *place, size_t bytes, size_t *capacity,
-                          size_t count)
-{
-    void *data = NULL;
-    memcpy(&data, place, sizeof data);
-    void *less = count > 0 ? realloc(data, bytes) : NULL;
-    if (less == NULL)
-        return;
-    memcpy(place, &less, sizeof less);
-    *capacity = count;
-}
-
-void mds_pack_end(struct mds_pack *pack)
-{
-    size_t count = pack->shards > 0 ? (size_t)pack->shards + 1 : 0;
-    mds_pack_trim(&pack->first, count * sizeof *pack->first, &pack->first_room,
-                  count);
-    mds_pack_trim(&pack->records.data, pack->records.bytes,
-                  &pack->records.capacity, pack->records.bytes);
-    mds_pack_trim(&pack->names.data, pack->names.bytes, &pack->names.capacity,
-                  pack->names.bytes);
-}
-
 enum err mds_pack_add_sha256(struct mds_pack *pack, const char *digits)
 {
     struct buffer bytes = { 0 };
@@ -293,6 +262,67 @@ enum err mds_pack_add_sha256(struct mds_pack *pack, const char *digits)
 out:
     buffer_free(&bytes);
     return rc;
+}
+
+/* An image: the pack, the runs, what the pack points to, and each run's form and
+ * name. What points somewhere points anywhere there. */
+enum err mds_pack_image(const struct mds_pack *pack, struct buffer *images)
+{
+    size_t shards = (size_t)pack->shards;
+    assert(shards > 0);
+    TRY(buffer_add(images, "\0\0\0\0\0\0\0", -images->bytes % 8));
+    TRY(buffer_add(images, pack, sizeof *pack));
+    TRY(buffer_add(images, pack->first, (shards + 1) * sizeof *pack->first));
+    TRY(buffer_add(images, pack->runs,
+                   (size_t)pack->run_count * sizeof *pack->runs));
+    TRY(buffer_add(images, pack->records.data, pack->records.bytes));
+    TRY(buffer_add(images, pack->names.data, pack->names.bytes));
+    TRY(buffer_add(images, pack->sha256,
+                   pack->sha256 != NULL ? 32 * shards : 0));
+    for (int64_t r = 0; r < pack->run_count; r++) {
+        const struct mds_run *run = &pack->runs[r];
+        TRY(buffer_add(images, run->form, run->form_bytes));
+        TRY(buffer_add(images, run->name,
+                       run->name != NULL ? strlen(run->name) + 1 : 0));
+    }
+    return ERR_OK;
+}
+
+/* The next so many bytes, which nobody writes. */
+static void *mds_pack_next(const char **at, size_t bytes)
+{
+    *at += bytes;
+    return (void *)(uintptr_t)(*at - bytes);
+}
+
+enum err mds_pack_take(const char *at, struct mds_layout *const *layouts,
+                       struct mds_pack *pack)
+{
+    const struct mds_layout *last = NULL;
+    struct mds_run *runs = NULL;
+    at += -(uintptr_t)at % 8;
+    struct mds_pack all = *(struct mds_pack *)mds_pack_next(&at, sizeof all);
+    size_t shards = (size_t)all.shards, count = (size_t)all.run_count;
+    TRY(new_room(&runs, count));
+    all.first = mds_pack_next(&at, (shards + 1) * sizeof *all.first);
+    all.runs = memcpy(runs, mds_pack_next(&at, count * sizeof *runs),
+                      count * sizeof *runs);
+    all.records.data = mds_pack_next(&at, all.records.bytes);
+    all.names.data = mds_pack_next(&at, all.names.bytes);
+    if (all.sha256 != NULL)
+        all.sha256 = mds_pack_next(&at, 32 * shards);
+    for (struct mds_run *run = runs; run < runs + count; run++) {
+        layouts += last != NULL && run->layout != last;
+        last = run->layout;
+        run->layout = *layouts;
+        run->form = mds_pack_next(&at, run->form_bytes);
+        if (run->name != NULL)
+            run->name = mds_pack_next(&at, strlen(at) + 1);
+    }
+    all.form = (struct buffer){ 0 };
+    all.lent = true;
+    *pack = all;
+    return ERR_OK;
 }
 
 static const struct mds_run *mds_pack_run_of(const struct mds_pack *pack,
@@ -339,7 +369,7 @@ static void mds_pack_sums(const char **form, const uint8_t **record,
         hash->name = *form;
         *form += strlen(*form) + 1;
         size_t count = checksum_digits(hash->name) / 2;
-        mds_pack_unhex(*record, count, hash->hex);
+        digest_hex(*record, count, hash->hex);
         *record += count;
     }
 }
@@ -382,7 +412,7 @@ void mds_pack_files(const void *of, int64_t shard, struct cache_shard *out)
         return;
     struct file_sum *more = &out->raw.hash[out->raw.hashes++];
     more->name = "sha256";
-    mds_pack_unhex(pack->sha256 + 32 * shard, 32, more->hex);
+    digest_hex(pack->sha256 + 32 * shard, 32, more->hex);
 }
 
 /* The last shard whose first sample is at or before `index`; of several with
@@ -405,9 +435,9 @@ int64_t mds_pack_find(const struct mds_pack *pack, int64_t index,
 
 size_t mds_pack_bytes(const struct mds_pack *pack)
 {
-    size_t bytes = pack->first_room * sizeof *pack->first +
-                   pack->records.capacity + pack->names.capacity +
-                   (size_t)pack->run_room * sizeof *pack->runs;
+    size_t bytes = ((size_t)pack->shards + 1) * sizeof *pack->first +
+                   pack->records.bytes + pack->names.bytes +
+                   (size_t)pack->run_count * sizeof *pack->runs;
     for (int64_t r = 0; r < pack->run_count; r++)
         bytes += pack->runs[r].form_bytes +
                  (pack->runs[r].name != NULL ? strlen(pack->runs[r].name) : 0);

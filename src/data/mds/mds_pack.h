@@ -1,5 +1,5 @@
 /* What an index says of its shards, in few bytes: a set has up to some 600,000,
- * and each rank has them for the whole run.
+ * and each node has them for the whole run.
  *
  * A shard is a record of its sizes and checksums, 4 bytes and those of the
  * checksums, and its first sample, 8 bytes. What shards that follow each other
@@ -32,6 +32,7 @@ struct mds_pack {
     struct mds_run *runs; /* none is empty */
     int64_t run_count, run_room;
     uint8_t *sha256; /* of each raw file, beside its record; NULL: none */
+    bool lent;       /* all but the runs lies in an image */
 };
 
 void mds_pack_release(struct mds_pack *pack);
@@ -39,12 +40,17 @@ void mds_pack_release(struct mds_pack *pack);
 /* One more shard; `files` is copied, the layout lent. */
 enum err mds_pack_add(struct mds_pack *pack, const struct cache_shard *files,
                       int64_t samples, const struct mds_layout *layout);
-/* After the last: give back what is too much. */
-void mds_pack_end(struct mds_pack *pack);
 
 /* One more checksum of all raw files: 64 lower-case hexadecimal digits for each
  * shard, or ERR_DATA. Once. */
 enum err mds_pack_add_sha256(struct mds_pack *pack, const char *digits);
+
+/* All of it behind what `images` has, which begins at a multiple of 8: for other
+ * processes of this program, which take it and read it where it lies. `layouts`:
+ * the same ones as were added, without those that were the last one's again. */
+enum err mds_pack_image(const struct mds_pack *pack, struct buffer *images);
+enum err mds_pack_take(const char *at, struct mds_layout *const *layouts,
+                       struct mds_pack *pack);
 
 /* 0 <= shard < shards; by any number of threads. */
 struct mds_shard_info mds_pack_shard(const struct mds_pack *pack,

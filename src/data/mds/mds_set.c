@@ -65,7 +65,7 @@ static void mds_set_count(const struct mds_index *index,
                                    .shards = index->shards,
                                    .index_bytes =
                                        mds_pack_bytes(&index->pack) +
-                                       sizeof(int32_t) * (size_t)index->shards,
+                                       sizeof(uint16_t) * (size_t)index->shards,
                                    .index_text = index->text_bytes,
                                    .lengths = true };
     for (int64_t s = 0; s < index->shards; s++) {
@@ -108,12 +108,16 @@ static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
     enum err rc = ERR_OK;
     struct mds_set *set = NULL;
     TRY(new_zeroed(&set, 1));
-    TRY_OUT(mds_shards_open(folder, &set->shards));
-    TRY_OUT(mds_index_check(mds_shards_index(set->shards), folder));
+    bool read = access->image == NULL;
+    TRY_OUT(mds_shards_open(folder, access->image, &set->shards));
+    if (read)
+        TRY_OUT(mds_index_check(mds_shards_index(set->shards), folder));
     TRY_OUT(mds_set_token_type(set, sidecar->token_type));
-    TRY_OUT(mds_set_describe_shards(set, sidecar));
+    if (read)
+        TRY_OUT(mds_set_describe_shards(set, sidecar));
     TRY_OUT(mds_shards_use_cache(set->shards, access));
-    mds_set_count(mds_shards_index(set->shards), contents);
+    if (read)
+        mds_set_count(mds_shards_index(set->shards), contents);
 out:
     return new_or_none(rc, set, state, mds_set_close);
 }
@@ -128,6 +132,12 @@ static enum err mds_set_identify(void *state, struct digest *digest)
     index->text = NULL;
     index->text_bytes = 0;
     return rc;
+}
+
+static enum err mds_set_image(const void *state, struct buffer *images)
+{
+    const struct mds_set *set = state;
+    return mds_index_image(mds_shards_index(set->shards), images);
 }
 
 static int64_t mds_set_samples(const void *state, int64_t index)
@@ -222,6 +232,7 @@ const struct dataset_format mds_set_format = {
     .open = mds_set_open,
     .close = mds_set_close,
     .identify = mds_set_identify,
+    .image = mds_set_image,
     .samples = mds_set_samples,
     .look = mds_set_look,
     .verify = mds_set_verify,

@@ -83,13 +83,18 @@ struct mds_shards_file {
 /* Offsets that a set keeps of its open shards. */
 #define MDS_TABLES_BYTES_MAX ((size_t)64 << 20)
 
-/* What mds_shards.at says of a shard that is not open. */
-enum { MDS_SHARD_NEW = 0, MDS_SHARD_KNOWN = -1 /* its head is right */ };
+/* What mds_shards.at says of a shard that is not open, and what is open at most:
+ * it has a place for each shard on every rank. */
+enum {
+    MDS_SHARD_NEW = 0,
+    MDS_SHARD_KNOWN = UINT16_MAX, /* its head is right */
+    MDS_OPEN_MAX = UINT16_MAX - 1
+};
 
 struct mds_shards {
     char path[FSIO_PATH_MAX];
     struct mds_index *index;
-    int32_t *at; /* of each shard: its place in files */
+    uint16_t *at; /* of each shard: its place in files */
     /* a ring in order of use: what follows files[0], which is none, was used
      * longest ago, and what precedes it last */
     struct mds_shards_file *files;
@@ -100,21 +105,25 @@ struct mds_shards {
     bool remote;         /* nothing but the index is */
 };
 
-enum err mds_shards_open(const char *folder, struct mds_shards **out)
+enum err mds_shards_open(const char *folder, const void *image,
+                         struct mds_shards **out)
 {
     assert(folder != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct mds_shards *set = NULL;
     TRY(new_zeroed(&set, 1));
     TRY_OUT(fsio_path(set->path, "%s", folder));
-    TRY_OUT(mds_index_read(folder, &set->index));
+    TRY_OUT(image != NULL ? mds_index_take(image, &set->index)
+                          : mds_index_read(folder, &set->index));
     if (set->index->samples == 0)
         TRY_OUT(err_set(ERR_DATA,
                         "%s: there are no samples in it; make another data set "
                         "with tessera-data tokenize",
                         set->path));
     TRY_OUT(new_zeroed(&set->at, (size_t)set->index->shards));
-    TRY_OUT(regular_limit(set->index->shards, &set->open_max));
+    TRY_OUT(regular_limit(set->index->shards < MDS_OPEN_MAX ? set->index->shards
+                                                            : MDS_OPEN_MAX,
+                          &set->open_max));
     set->table_max = MDS_TABLES_BYTES_MAX / (size_t)set->open_max;
     TRY_OUT(new_zeroed(&set->files, (size_t)set->open_max + 1));
 out:
@@ -257,13 +266,14 @@ enum err mds_shards_get(struct mds_shards *set, int64_t index,
 {
     int32_t f = set->at[index];
     bool full = set->open == set->open_max;
-    bool used = f > 0 || full; /* the place was, by this one or another */
+    bool open = f != MDS_SHARD_NEW && f != MDS_SHARD_KNOWN;
+    bool used = open || full; /* the place was, by this one or another */
     assert(set->open >= 0 && set->open <= set->open_max);
-    if (f <= 0) {
+    if (!open) {
         f = full ? mds_shards_evict(set) : (int32_t)set->open + 1;
         TRY(mds_shards_open_file(set, index, &set->files[f].shard));
         set->files[f].number = index;
-        set->at[index] = f;
+        set->at[index] = (uint16_t)f;
         set->open += !full;
     }
     if (used)

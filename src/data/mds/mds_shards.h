@@ -12,9 +12,10 @@
 
 struct mds_shards;
 
-/* Read the index in the folder, without a look at the shards. ERR_DATA for a
- * set without samples. */
-enum err mds_shards_open(const char *folder, struct mds_shards **out);
+/* Read the index in the folder, or take its image (mds_index.h), NULL: none,
+ * without a look at the shards. ERR_DATA for a set without samples. */
+enum err mds_shards_open(const char *folder, const void *image,
+                         struct mds_shards **out);
 void mds_shards_close(struct mds_shards *shards);
 
 /* Use the cache of an address, or make one where shards are only there packed,

@@ -20,12 +20,12 @@ struct mds_table {
 enum err mds_table_open(const char *folder, struct mds_table **out)
 {
     assert(folder != NULL && out != NULL);
-    struct dataset_access access = { NULL, &cache_defaults };
+    struct dataset_access access = { NULL, &cache_defaults, NULL };
     enum err rc = ERR_OK;
     TRY(regular_local(folder));
     struct mds_table *table = NULL;
     TRY(new_zeroed(&table, 1));
-    TRY_OUT(mds_shards_open(folder, &table->shards));
+    TRY_OUT(mds_shards_open(folder, NULL, &table->shards));
     rc = mds_shards_use_cache(table->shards, &access);
     table->cache = access.cache;
     TRY_OUT(rc);

@@ -94,8 +94,7 @@ enum err store_sign(const struct store_sign *in,
                       day, in->region, hash);
     TRY_OUT(store_sign_key(in, day, &key));
     TRY_OUT(store_mac(key.bytes, sizeof key.bytes, text, (size_t)length, &mac));
-    for (size_t i = 0; i < sizeof mac.bytes; i++)
-        snprintf(hex + 2 * i, 3, "%02x", mac.bytes[i]);
+    digest_hex(mac.bytes, sizeof mac.bytes, hex);
     length = snprintf(header, bytes,
                       "Authorization: AWS4-HMAC-SHA256 "
                       "Credential=%s/%s/%s/s3/aws4_request,SignedHeaders=%s,"

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/base/clean.h"
 #include "src/base/digest.h"
@@ -170,7 +171,7 @@ enum err dataset_open_as(const char *path, const struct sidecar *given,
                                 dataset->tokenizer_file));
     /* of an address the cache is there already, for the index came through it;
      * of packed shards the format may make one, which is ours to close */
-    struct dataset_access access = { dataset->cache, options };
+    struct dataset_access access = { dataset->cache, options, NULL };
     rc = dataset->format->open(dataset->folder, &dataset->sidecar, &access,
                                &dataset->contents, &dataset->state);
     dataset->cache = access.cache;
@@ -190,6 +191,80 @@ enum err dataset_open_as(const char *path, const struct sidecar *given,
     dataset->sidecar.shards_sha256 = NULL; /* not ours to keep */
 out:
     sidecar_release(&sidecar);
+    return new_or_none(rc, dataset, out, dataset_close);
+}
+
+/* In front of what the format has to say. */
+struct dataset_image {
+    size_t bytes; /* with that; a multiple of 8 */
+    struct dataset_copy copy;
+    struct dataset dataset;
+};
+
+static int64_t dataset_ns(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+enum err dataset_copy(const struct dataset *dataset, struct dataset_copy *out)
+{
+    struct stat status;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", dataset->folder, dataset->format->index));
+    if (stat(path, &status) != 0)
+        return err_errno("%s: stat", path);
+    *out = (struct dataset_copy){ .path = crc32c(0, path, strlen(path)),
+                                  .inode = (int64_t)status.st_ino,
+                                  .bytes = (int64_t)status.st_size,
+                                  .modified_ns = dataset_ns(status.st_mtim),
+                                  .changed_ns = dataset_ns(status.st_ctim) };
+    return ERR_OK;
+}
+
+enum err dataset_image(const struct dataset *dataset, struct buffer *images)
+{
+    struct dataset_image head = { .dataset = *dataset };
+    size_t begin = images->bytes;
+    assert(begin % 8 == 0);
+    TRY(dataset_copy(dataset, &head.copy));
+    TRY(buffer_add(images, &head, sizeof head));
+    TRY(dataset->format->image(dataset->state, images));
+    TRY(buffer_add(images, "\0\0\0\0\0\0\0", -images->bytes % 8));
+    size_t bytes = images->bytes - begin;
+    memcpy(images->data + begin, &bytes, sizeof bytes);
+    return ERR_OK;
+}
+
+enum err dataset_open_image(const void *images, const char *path,
+                            const struct cache_options *options,
+                            struct dataset **out)
+{
+    enum err rc = ERR_OK;
+    struct dataset_copy copy;
+    struct dataset *dataset = NULL;
+    const struct dataset_image *image = images;
+    while (image->bytes > 0 && strcmp(image->dataset.path, path) != 0)
+        image = (const void *)((const char *)image + image->bytes);
+    *out = NULL;
+    if (image->bytes == 0)
+        return ERR_OK;
+    TRY(new_zeroed(&dataset, 1));
+    *dataset = image->dataset;
+    dataset->cache = NULL;
+    dataset->state = NULL;
+    TRY_OUT(dataset_locate(dataset, path, options, dataset->described));
+    TRY_OUT(dataset_find_format(dataset->folder, &dataset->format));
+    struct dataset_access access = { dataset->cache, options, image + 1 };
+    if (dataset->format != NULL && dataset_copy(dataset, &copy) == ERR_OK &&
+        memcmp(&copy, &image->copy, sizeof copy) == 0)
+        rc = dataset->format->open(dataset->folder, &dataset->sidecar, &access,
+                                   &dataset->contents, &dataset->state);
+    dataset->cache = access.cache;
+    if (rc == ERR_OK && dataset->state == NULL) {
+        dataset_close(dataset);
+        dataset = NULL;
+    }
+out:
     return new_or_none(rc, dataset, out, dataset_close);
 }
 

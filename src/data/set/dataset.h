@@ -29,6 +29,20 @@ enum err dataset_open(const char *path, struct dataset **out);
 enum err dataset_open_as(const char *path, const struct sidecar *given,
                          bool look, const struct cache_options *options,
                          struct dataset **out);
+/* One process of a node reads for all: what it has opened goes behind what
+ * `images` has, and the others, which have that as `images` in memory that ends
+ * with 8 zeros, open the same path without a look at its files. *out NULL: it
+ * is none of these, or to this process another file. */
+enum err dataset_image(const struct dataset *dataset, struct buffer *images);
+enum err dataset_open_image(const void *images, const char *path,
+                            const struct cache_options *options,
+                            struct dataset **out);
+/* What tells one copy of a data set from another, of its index. The change time
+ * is no copy's to choose, unlike the modification time. */
+struct dataset_copy {
+    int64_t path, inode, bytes, modified_ns, changed_ns;
+};
+enum err dataset_copy(const struct dataset *dataset, struct dataset_copy *out);
 /* Shard `index` is there, regular and as long as the index says. */
 enum err dataset_look(const struct dataset *dataset, int64_t index);
 void dataset_close(struct dataset *dataset);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/err.h"
 #include "src/data/remote/cache.h"
@@ -43,6 +44,7 @@ struct dataset_access {
      * makes one if it needs one, and gives it to the caller in any case */
     struct cache *cache;
     const struct cache_options *options;
+    const void *image; /* of the index, by the format's image(); NULL: none */
 };
 
 struct dataset_sample {
@@ -68,6 +70,10 @@ struct dataset_format {
                      struct dataset_access *access,
                      struct dataset_contents *contents, void **state);
     void (*close)(void *state);
+    /* Add what the index says behind what `images` has, a multiple of 8 bytes.
+     * Who opens with that as access->image reads no file, and has the contents
+     * and the sidecar already; it stays where it is until the state is closed. */
+    enum err (*image)(const void *state, struct buffer *images);
     /* Add what identifies the contents, and nothing that the sidecar says.
      * Once, right after it is opened. */
     enum err (*identify)(void *state, struct digest *digest);

@@ -64,8 +64,6 @@ static enum err create_local(struct run *run)
 {
     const struct train_settings *s = &run->settings;
     const struct model_config *config = &s->model;
-    TRY(open_kernels(run));
-    TRY(trainer_data_open(run));
     TRY(plan_steps(run));
     TRY(train_settings_params(s, &run->engine.params));
     if (trainer_backend_fp8(s))
@@ -120,6 +118,8 @@ enum err trainer_create(struct comm *comm,
     TRY_OUT(start_threads(comm, (int)settings->hardware.threads,
                           &run->engine.threads));
     kernels_spread_threads(run->engine.threads);
+    TRY_OUT(comm_agree(comm, open_kernels(run)));
+    TRY_OUT(trainer_data_open(run));
     TRY_OUT(comm_agree(comm, create_local(run)));
     TRY_OUT(start_devices(comm, run->engine.kernels->memory,
                           trainer_backend_falls_back(&run->settings),

@@ -32,7 +32,8 @@ struct train_memory_place {
      * device, and address space that it may still map; 0: not known. Ranks of a
      * node have equal parts of its memory. */
     size_t room, host_room, address_space;
-    size_t order; /* bytes of the sample order of each rank, and of indexes */
+    size_t order;      /* bytes of the sample order of each rank */
+    size_t indexes;    /* as memory_plan_input's */
     size_t index_text; /* as memory_plan_input's */
     bool resumed;      /* what stays for the whole run is no choice any more */
 };

@@ -59,13 +59,14 @@ struct run_inputs {
     struct run_data *sets;
     struct dataset **train_data; /* [train_count], those of `sets` */
     int train_count;
-    char train_id[65];         /* of all of them */
-    struct order *order;       /* of the samples of train_data */
-    char *history;             /* trainer_data.c, as JSON; NULL: one part */
-    bool changed;              /* at this start */
-    int64_t epoch_before;      /* samples of an epoch then; 0: not known */
-    struct dataset *eval_data; /* NULL: no evaluation */
-    struct order *eval_order;  /* NULL likewise */
+    char train_id[65];           /* of all of them */
+    struct order *order;         /* of the samples of train_data */
+    char *history;               /* trainer_data.c, as JSON; NULL: one part */
+    bool changed;                /* at this start */
+    int64_t epoch_before;        /* samples of an epoch then; 0: not known */
+    struct dataset *eval_data;   /* NULL: no evaluation */
+    struct comm_window *indexes; /* of all of them; NULL: in own memory */
+    struct order *eval_order;    /* NULL likewise */
     json_t *text; /* of its checkpoints' state, rank 0's; NULL: the data's */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */

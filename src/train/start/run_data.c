@@ -49,25 +49,30 @@ enum err run_data_folder(const struct train_settings *s,
 }
 
 enum err run_data_open_set(const struct train_settings *s, const char *path,
-                           struct dataset **out)
+                           const void *images, struct dataset **out)
 {
     struct cache_options cache = cache_defaults;
     cache.folder = s->data.cache;
     cache.limit = s->data.cache_limit;
     cache.deadline_s = s->data.remote_deadline;
     cache.sizes_only = s->data.verify == VERIFY_SIZES;
-    return dataset_open_as(path, NULL, false, &cache, out);
+    *out = NULL;
+    if (images != NULL)
+        TRY(dataset_open_image(images, path, &cache, out));
+    return *out != NULL ? ERR_OK
+                        : dataset_open_as(path, NULL, false, &cache, out);
 }
 
-enum err run_data_open(const struct train_settings *s, struct run_data **out)
+enum err run_data_open(const struct train_settings *s, const void *images,
+                       struct run_data **out)
 {
     enum err rc = ERR_OK;
     struct run_data *data = NULL;
     TRY(new_zeroed(&data, 1));
     if (s->data.mixture[0] != '\0') {
-        TRY_OUT(run_data_mixture(s, data));
+        TRY_OUT(run_data_mixture(s, images, data));
     } else {
-        TRY_OUT(run_data_open_set(s, s->data.train, &data->sets[0]));
+        TRY_OUT(run_data_open_set(s, s->data.train, images, &data->sets[0]));
         data->count = 1;
         data->text.count = 1;
         data->text.entries[0].count = 1;

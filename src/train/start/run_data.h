@@ -32,18 +32,20 @@ enum err run_data_folder(const struct train_settings *s,
                          const struct mixture_entry *entry,
                          char path[FSIO_PATH_MAX]);
 
-/* One data set, with the settings' cache; no shard is looked at. */
+/* One data set, with the settings' cache; no shard is looked at. images: as
+ * dataset_open_image(), where it may be found; NULL: none. */
 enum err run_data_open_set(const struct train_settings *s, const char *path,
-                           struct dataset **out);
+                           const void *images, struct dataset **out);
 
 /* Open all, without a look at the shards. Sets of a mixture have one tokenizer
  * and vocabulary, or ERR_DATA names two that have not. */
-enum err run_data_open(const struct train_settings *s, struct run_data **out);
+enum err run_data_open(const struct train_settings *s, const void *images,
+                       struct run_data **out);
 void run_data_close(struct run_data *data);
 
 /* Open those of data.mixture into `data`, with what identifies all. Those that were opened
  * before a failure are the caller's to close. */
-enum err run_data_mixture(const struct train_settings *s,
+enum err run_data_mixture(const struct train_settings *s, const void *images,
                           struct run_data *data);
 
 /* Samples of all sets. */

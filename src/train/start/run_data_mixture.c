@@ -46,14 +46,15 @@ out:
     return rc;
 }
 
-enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
+enum err run_data_mixture(const struct train_settings *s, const void *images,
+                          struct run_data *data)
 {
     char path[FSIO_PATH_MAX];
     assert(data->count == 0);
     TRY(run_data_parse(s, &data->text));
     for (int i = 0; i < data->text.count; i++) {
         TRY(run_data_folder(s, &data->text.entries[i], path));
-        TRY(err_prefix(run_data_open_set(s, path, &data->sets[i]),
+        TRY(err_prefix(run_data_open_set(s, path, images, &data->sets[i]),
                        "data.mixture: %s, below data.train = %s",
                        data->text.entries[i].name, s->data.train));
         data->count++;

@@ -101,8 +101,7 @@ enum err train_access_give(const struct train_settings *settings);
  * error here, not in the middle of the run: a vocabulary beyond the model's,
  * tokenizers that differ, documents that cannot be told apart with
  * model.attn_uses_sequence_id, samples longer than data.seq_len with
- * data.too_long = "refuse". No shard is looked at (start_files.c). Not
- * collective. */
+ * data.too_long = "refuse". No shard is looked at (start_files.c). Collective. */
 enum err trainer_data_open(struct run *run);
 void trainer_data_close(struct run *run);
 

@@ -26,12 +26,6 @@
 #define ROUND_S 1.0
 #define BEAT_S 5.0
 
-/* What tells one copy of a data set from another. The change time is no copy's
- * to choose, unlike the modification time. */
-struct identity {
-    int64_t path, inode, bytes, modified_ns, changed_ns;
-};
-
 /* This rank's share of the shards: `first`, `first + ranks`, ... */
 struct share {
     int64_t first, ranks;
@@ -46,35 +40,13 @@ struct watch {
     enum err rc;  /* of the meetings */
 };
 
-static int64_t nanoseconds(struct timespec time)
-{
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-static enum err identify(const struct dataset *data, struct identity *out)
-{
-    struct stat status;
-    char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/%s", dataset_folder(data), dataset_index(data)));
-    if (stat(path, &status) != 0)
-        return err_errno("%s: stat", path);
-    *out = (struct identity){
-        .path = crc32c(0, path, strlen(path)),
-        .inode = (int64_t)status.st_ino,
-        .bytes = (int64_t)status.st_size,
-        .modified_ns = nanoseconds(status.st_mtim),
-        .changed_ns = nanoseconds(status.st_ctim),
-    };
-    return ERR_OK;
-}
-
 /* A node's ranks are those of its host name, if they are as many as they should
  * be; else a rank does not rely on another. */
 static struct share find_share(const struct run *run,
-                               const struct identity *all)
+                               const struct dataset_copy *all)
 {
     const struct comm *comm = run->comm;
-    const struct identity *own = &all[run->rank];
+    const struct dataset_copy *own = &all[run->rank];
     struct share everywhere = { 0, 0 }, here = { 0, 0 };
     int neighbours = 0;
     for (int r = 0; r < run->ranks; r++) {
@@ -97,10 +69,10 @@ static enum err agree_on_share(const struct run *run,
                                const struct dataset *data, struct share *out)
 {
     enum err rc = ERR_OK;
-    struct identity *all = NULL;
+    struct dataset_copy *all = NULL;
     rc = new_zeroed(&all, (size_t)run->ranks);
     if (rc == ERR_OK)
-        rc = identify(data, &all[run->rank]);
+        rc = dataset_copy(data, &all[run->rank]);
     TRY_OUT(comm_agree(run->comm, rc));
     TRY_OUT(comm_gather_rows(run->comm, all, sizeof *all));
     *out = find_share(run, all);

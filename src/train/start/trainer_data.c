@@ -8,6 +8,9 @@
  * the parts say, or anew at its own step where they do not reach. Only the last
  * part matters for what comes; the others are told to people.
  *
+ * The lowest rank of a node reads the indexes, and all ranks of the node have one
+ * copy, in memory that they share.
+ *
  * A start makes an order from the beginning first, for the plan and the epochs need
  * one, and replaces it when a checkpoint says that its order begins elsewhere. */
 #include "src/train/start/start.h"
@@ -17,6 +20,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/comm/comm_window.h"
 #include "src/data/set/dataset.h"
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
@@ -71,11 +75,76 @@ static enum err check_set(const struct run *run, const struct dataset *data)
     return check_lengths(run, data);
 }
 
-static enum err open_train(struct run *run)
+static enum err open_sets(struct run *run, const void *images)
+{
+    const struct train_settings *s = &run->settings;
+    TRY(run_data_open(s, images, &run->inputs.sets));
+    return s->data.eval[0] == '\0' ? ERR_OK
+                                   : run_data_open_set(s, s->data.eval, images,
+                                                       &run->inputs.eval_data);
+}
+
+static void close_sets(struct run *run)
+{
+    run_data_close(run->inputs.sets);
+    dataset_close(run->inputs.eval_data);
+    run->inputs.sets = NULL;
+    run->inputs.eval_data = NULL;
+}
+
+/* For the others of a node, which has some: *images, and they end with zeros. */
+static enum err read_sets(struct run *run, bool others, struct buffer *images)
+{
+    static const uint64_t end = 0;
+    TRY(open_sets(run, NULL));
+    const struct run_data *sets = run->inputs.sets;
+    for (int i = 0; others && i < sets->count; i++)
+        TRY(dataset_image(sets->sets[i], images));
+    if (others && run->inputs.eval_data != NULL)
+        TRY(dataset_image(run->inputs.eval_data, images));
+    return others ? buffer_add(images, &end, sizeof end) : ERR_OK;
+}
+
+/* Whoever finds another file than its node's first, or memory that can't be shared,
+ * reads for itself. */
+static enum err share_sets(struct run *run)
+{
+    struct comm *comm = run->comm;
+    struct buffer images = { 0 };
+    enum err rc = ERR_OK;
+    bool first = true, others = false;
+    for (int r = 0; r < run->ranks; r++) {
+        bool near = r != run->rank && comm_same_host(comm, r, run->rank);
+        others |= near;
+        first &= !near || r > run->rank;
+    }
+    if (first)
+        rc = read_sets(run, others, &images);
+    int64_t bytes = (int64_t)images.bytes;
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_all_reduce_i64(comm, &bytes, 1, COMM_MAX));
+    if (bytes == 0)
+        goto out;
+    TRY_OUT(comm_window_create(comm, COMM_WINDOW_NODE,
+                               others ? (size_t)bytes : 1,
+                               &run->inputs.indexes));
+    char *here = comm_window_part(run->inputs.indexes, run->rank);
+    if (first && others) {
+        close_sets(run);
+        memcpy(here, images.data, images.bytes);
+    }
+    TRY_OUT(comm_barrier(comm));
+    if (others)
+        rc = open_sets(run, here);
+out:
+    buffer_free(&images);
+    return rc;
+}
+
+static enum err check_train(struct run *run)
 {
     const struct train_settings *s = &run->settings;
     const struct run_data_begin begin = { 0 };
-    TRY(run_data_open(s, &run->inputs.sets));
     run->inputs.train_data = run->inputs.sets->sets;
     run->inputs.train_count = run->inputs.sets->count;
     memcpy(run->inputs.train_id, run->inputs.sets->id,
@@ -85,12 +154,11 @@ static enum err open_train(struct run *run)
     return run_data_order(run->inputs.sets, s, &begin, &run->inputs.order);
 }
 
-static enum err open_eval(struct run *run)
+static enum err check_eval(struct run *run)
 {
     const struct train_settings *s = &run->settings;
-    if (s->data.eval[0] == '\0')
+    if (run->inputs.eval_data == NULL)
         return ERR_OK;
-    TRY(run_data_open_set(s, s->data.eval, &run->inputs.eval_data));
     TRY(check_set(run, run->inputs.eval_data));
     if (strcmp(dataset_tokenizer_sha256(run->inputs.eval_data),
                dataset_tokenizer_sha256(run->inputs.train_data[0])) != 0)
@@ -108,16 +176,20 @@ static enum err open_eval(struct run *run)
 
 enum err trainer_data_open(struct run *run)
 {
-    TRY(open_train(run));
-    return open_eval(run);
+    enum err rc = share_sets(run);
+    if (rc == ERR_OK)
+        rc = check_train(run);
+    if (rc == ERR_OK)
+        rc = check_eval(run);
+    return comm_agree(run->comm, rc);
 }
 
 void trainer_data_close(struct run *run)
 {
     order_destroy(run->inputs.order);
     order_destroy(run->inputs.eval_order);
-    run_data_close(run->inputs.sets);
-    dataset_close(run->inputs.eval_data);
+    close_sets(run);
+    comm_window_destroy(run->inputs.indexes);
     free(run->inputs.history);
 }
 
