@@ -132,8 +132,64 @@ static void test_whole(void)
     tap_is_int(wrong, 0, "whole tensors: complete, balanced as well as can be");
 }
 
+/* Each partition of each block is one rank's, and the rank of a place is the one
+ * that has it; `layers` blocks of a size among others are even to a chunk. */
+static void test_blocks(int ranks, int degree, int layers, int64_t chunks)
+{
+    enum { BLOCKS_MAX = 100 };
+    struct param_block blocks[BLOCKS_MAX] = { 0 };
+    struct params params = { .blocks = blocks, .block_count = layers + 2 };
+    int64_t least = INT64_MAX, most = 0, largest = 0, total = 0;
+    int wrong = 0;
+    for (int b = 0; b < params.block_count; b++) {
+        int64_t size = b == 0 ? 7 * chunks + 5 : b <= layers ? chunks : 1;
+        blocks[b].offset = params.elements;
+        blocks[b].elements = size * KERNEL_CHUNK;
+        params.elements += blocks[b].elements;
+    }
+    for (int r = ranks - 1; r >= OWNER_LARGEST; r--) {
+        struct owner *owner = NULL;
+        int64_t own = 0;
+        if (owner_create(&params, OWNER_CUT_BLOCKS, r, ranks, degree, 1,
+                         &owner) != ERR_OK)
+            tap_ok(false, "%s", err_text());
+        for (int b = 0; r >= 0 && b < params.block_count; b++) {
+            const struct owner_block *block = &owner->blocks[b];
+            int place = owner_place(owner, b, r);
+            wrong += owner_rank_at(owner, b, place) != r ||
+                     block->begin != owner_begin(owner, b, place) ||
+                     block->begin < block->shard_begin ||
+                     block->end > block->shard_end;
+            own += b > 0 && b <= layers ? block->end - block->begin : 0;
+        }
+        total += r >= 0 ? owner->own : 0;
+        wrong += r == OWNER_LARGEST && owner->own != largest;
+        largest = owner->own > largest ? owner->own : largest;
+        least = r >= 0 && own < least ? own : least;
+        most = own > most ? own : most;
+        owner_destroy(owner);
+    }
+    tap_ok(wrong == 0 && total == params.elements,
+           "%d ranks in groups of %d: every partition is one rank's", ranks,
+           degree);
+    if (degree == 1 || degree == ranks)
+        tap_ok(most - least <= KERNEL_CHUNK, "%d blocks are even to a chunk",
+               layers);
+}
+
 int main(void)
 {
+    static const struct {
+        int ranks, degree, layers;
+        int64_t chunks;
+    } blocks[] = { { 1, 1, 3, 5 },      { 4, 4, 3, 2 },
+                   { 4, 1, 4, 3 },      { 12, 3, 90, 17 },
+                   { 64, 8, 80, 100 },  { 100, 100, 80, 317 },
+                   { 100, 1, 80, 317 }, { 96, 48, 33, 5 },
+                   { 9, 9, 98, 1 } };
+    for (unsigned i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        test_blocks(blocks[i].ranks, blocks[i].degree, blocks[i].layers,
+                    blocks[i].chunks);
     static const struct {
         int ranks, slots;
     } slots[] = { { 1, 1 }, { 3, 3 },   { 2, 3 },       { 4, 9 },

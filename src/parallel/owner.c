@@ -10,6 +10,11 @@
  *     group 0           rank 0: partition 0   rank 1: partition 2
  *     group 1           rank 2: partition 1   rank 3: partition 3
  *
+ * A block of a few chunks a rank can't be cut evenly, and what is left over lies
+ * at the same places of all blocks of a size. So each of them is dealt one place
+ * further than the one before: of blocks that follow each other a rank has
+ * neighbouring places, which together are even to a chunk.
+ *
  * So a gather of weights stays within a shard group, which lies on one node
  * where D is its ranks (HSDP), and only updated partitions travel between the groups.
  * zero3 without groups is D = N, zero1 and zero2 are D = 1. Experts that are
@@ -23,21 +28,33 @@
 #include "src/base/new.h"
 #include "src/parallel/shard.h"
 
-/* Shard groups are the ranks [g degree, (g + 1) degree). */
-static int shard_of(const struct owner *owner, int block, int rank)
-{
-    return rank % owner->blocks[block].degree;
-}
+/* Ranks among which the largest is sought. */
+#define LOOKED_AT 1024
 
 static int replicas(const struct owner *owner, int block)
 {
     return owner->ranks / owner->blocks[block].degree;
 }
 
+/* How far a block's shards are turned; experts stay where they are. */
+static int shard_turn(const struct owner *owner, int block)
+{
+    const struct owner_block *b = &owner->blocks[block];
+    return b->apart ? 0 : b->turn / replicas(owner, block) % b->degree;
+}
+
+/* Shard groups are the ranks [g degree, (g + 1) degree). */
+static int shard_of(const struct owner *owner, int block, int rank)
+{
+    return (rank + shard_turn(owner, block)) % owner->blocks[block].degree;
+}
+
 int owner_place(const struct owner *owner, int block, int rank)
 {
-    return shard_of(owner, block, rank) * replicas(owner, block) +
-           rank / owner->blocks[block].degree;
+    const struct owner_block *b = &owner->blocks[block];
+    int count = replicas(owner, block);
+    return shard_of(owner, block, rank) * count +
+           (rank / b->degree + b->turn) % count;
 }
 
 int64_t owner_begin(const struct owner *owner, int block, int place)
@@ -71,18 +88,30 @@ static void cut_block(struct owner *owner, int block)
 
 int owner_rank_at(const struct owner *owner, int block, int place)
 {
+    const struct owner_block *b = &owner->blocks[block];
     int count = replicas(owner, block);
-    return place % count * owner->blocks[block].degree + place / count;
+    int shard = place / count - shard_turn(owner, block);
+    int replica = (place - b->turn) % count;
+    return (replica + count) % count * b->degree +
+           (shard + b->degree) % b->degree;
 }
 
-/* The rank whose partition is the longest. */
+/* The rank whose partitions are the longest together; of very many some are
+ * looked at, which lack a chunk of a kind of block at most. */
 static int largest(const struct owner *owner)
 {
-    int rank = owner->ranks - 1;
-    for (int r = 0; r < owner->ranks && owner->cut != NULL; r++)
-        if (owner->cut[r + 1] - owner->cut[r] >
-            owner->cut[rank + 1] - owner->cut[rank])
-            rank = r;
+    int64_t most = -1;
+    int rank = 0;
+    for (int r = owner->ranks - 1; r >= 0; r -= 1 + owner->ranks / LOOKED_AT) {
+        int64_t own = 0;
+        for (int b = 0; b < owner->block_count; b++) {
+            int place = owner_place(owner, b, r);
+            own +=
+                owner_begin(owner, b, place + 1) - owner_begin(owner, b, place);
+        }
+        rank = own > most ? r : rank;
+        most = own > most ? own : most;
+    }
     return rank;
 }
 
@@ -103,7 +132,6 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
     if (owner->cut != NULL)
         shard_cut_whole(params, ranks, owner->cut);
     owner->ranks = ranks;
-    owner->rank = rank == OWNER_LARGEST ? largest(owner) : rank;
     owner->degree = degree;
     owner->expert_degree = expert_degree;
     owner->block_count = count;
@@ -115,8 +143,13 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
         block->apart = by_block && expert_degree > 1 &&
                        params->blocks[b].kind == PARAM_BLOCK_EXPERTS;
         block->degree = block->apart ? expert_degree : degree;
-        cut_block(owner, b);
+        for (int before = b - 1; before >= 0 && block->turn == 0; before--)
+            if (owner->blocks[before].elements == block->elements)
+                block->turn = owner->blocks[before].turn + 1;
     }
+    owner->rank = rank == OWNER_LARGEST ? largest(owner) : rank;
+    for (int b = 0; b < count; b++)
+        cut_block(owner, b);
     assert(owner->elements == params->elements);
 out:
     return new_or_none(rc, owner, out, owner_destroy);

@@ -27,6 +27,7 @@
 struct owner_block {
     int64_t offset, elements; /* of the block */
     int degree;               /* ranks of a shard group */
+    int turn;                 /* blocks as long as it before it */
     bool apart;               /* experts that are never gathered */
     int64_t begin, end, at;
     int64_t shard_begin, shard_end, shard_at;

@@ -46,6 +46,18 @@ static bool nodes_decided(int ranks, struct growth_cost *cost)
     return right;
 }
 
+/* What the rank with most has, beside the mean; until blocks were dealt in turn it
+ * had the longest partition of each. */
+static void tell_cut(const struct params *params, const struct owner *owner)
+{
+    int64_t longest = 0;
+    double mean = (double)params->elements / owner->ranks;
+    for (int b = 0; b < owner->block_count; b++)
+        longest += owner_longest(owner, b);
+    tap_note("cut of 70B: largest / mean %.4f, not in turn %.4f",
+             (double)owner->own / mean, (double)longest / mean);
+}
+
 static bool exchanges_planned(int ranks, struct growth_cost *cost)
 {
     const struct params *params = growth_params("mpt-70b");
@@ -62,6 +74,8 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
     reduce_plan(params->elements, NULL, REDUCE_ANY_RANK, ranks, ranks,
                 &reduced);
     cost->seconds = growth_clock() - begin_s;
+    if (good)
+        tell_cut(params, owner);
     owner_destroy(owner);
     return good && scattered.total > 0 && reduced.total > 0;
 }
