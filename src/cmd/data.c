@@ -37,6 +37,12 @@ static enum err command_tokenize_text(struct data_options *all)
                      " samples, the end of the last inputs\n",
                      options->out, result.samples, options->out,
                      result.eval_samples);
+    if (options->holdout > 0)
+        clean_printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64
+                     " samples of %" PRId64 " documents, by --seed %" PRId64
+                     "\n",
+                     options->out, result.samples, options->out,
+                     result.eval_samples, result.held_documents, options->seed);
     return ERR_OK;
 }
 
@@ -47,6 +53,13 @@ static enum err command_tokenize(struct data_options *all)
     char *template = NULL;
     options->eos_given = options_given(all->options, "eos-id");
     options->bos_given = options_given(all->options, "bos-id");
+    if (options->holdout > 0 ? options->eval_fraction > 0 || options->no_wrap
+                             : options_given(all->options, "seed"))
+        return err_set(ERR_USAGE,
+                       options->holdout > 0
+                           ? "--holdout and %s exclude each other"
+                           : "--seed is for --holdout",
+                       options->no_wrap ? "--no-wrap" : "--eval-fraction");
     TRY_OUT(data_model_tokenizer(options->tokenizer, &options->lent,
                                  all->chat ? &template : NULL));
     if (data_finetune_asked(all))

@@ -19,9 +19,11 @@
 #include "src/text/chat/chat.h"
 
 /* Options that fine-tuning data alone has, and those that it has not. */
-static const char *const its_own[] = { "template",       "target-responses",
-                                       "target-prompts", "too-long",
-                                       "packing",        NULL };
+static const char *const its_own[] = {
+    "template", "target-responses", "target-prompts",
+    "too-long", "packing",          "fields",
+    NULL
+};
 static const char *const of_text[] = { "separator", "field",   "mds",
                                        "text",      "binary",  "bos-id",
                                        "no-eos",    "no-wrap", "threads",
@@ -109,12 +111,12 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
                  result->examples + result->eval_examples, result->tokens,
                  result->learned, 100 * (1 - (double)result->tokens / cells));
     if (result->eval_samples > 0)
-        clean_printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
-                     "%s/eval: %" PRId64 " samples of %" PRId64
-                     " examples, the last ones\n",
-                     options->set->out, result->samples, result->examples,
-                     options->set->out, result->eval_samples,
-                     result->eval_examples);
+        clean_printf(
+            "%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
+            "%s/eval: %" PRId64 " samples of %" PRId64 " examples, %s\n",
+            options->set->out, result->samples, result->examples,
+            options->set->out, result->eval_samples, result->eval_examples,
+            options->set->holdout > 0 ? "by --seed" : "the last ones");
     if (result->cut > 0)
         printf("%" PRId64 " examples were cut to %" PRId64
                " tokens (--seq-len, --too-long)\n",

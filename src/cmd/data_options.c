@@ -38,9 +38,10 @@ const struct options_row data_options_tokenize[] = {
         "packed\n"
         "with gz, zst, bz2 or br, or not. A text file is a document, and so is "
         "one\n"
-        "field of each record of JSON lines; samples are cut from the stream "
-        "of all\n"
-        "documents. Killed, the same command goes on where it was."),
+        "field of each record of JSON lines or .parquet; samples are cut from "
+        "the\n"
+        "stream of all documents. Killed, the same command goes on where it "
+        "was."),
     OPTION_TEXT(struct data_options, tokenize.out, "out", "DIR",
                 "where to put it; it must not exist"),
     OPTION_WHOLE(struct data_options, tokenize.seq_len, "seq-len", "N", 1,
@@ -51,14 +52,26 @@ const struct options_row data_options_tokenize[] = {
                 "F", OPTION_ABOVE_0, OPTION_BELOW_1,
                 "hold out the last fraction of the samples, so the end of the "
                 "last inputs: makes DIR/train, DIR/eval"),
+    OPTION_REAL(struct data_options, tokenize.holdout, "holdout", "F",
+                OPTION_ABOVE_0, OPTION_BELOW_1,
+                "hold out that share of the documents, by their hashes: makes "
+                "DIR/train, DIR/eval"),
+    OPTION_WHOLE(struct data_options, tokenize.seed, "seed", "N", 0, INT64_MAX,
+                 "which of them (0)"),
     OPTION_TEXT(struct data_options, tokenize.tokenizer, "tokenizer", "NAME",
                 "a tokenizer.json, or bytes: one token per byte, vocabulary "
                 "257 (bytes); or a model that has one: a run, a checkpoint, a "
                 "Hugging Face folder, a GGUF file"),
     OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
-                "all inputs are JSON lines, with the text in KEY; else those "
-                "named .jsonl, .ndjson or .json (before .gz and so on), with "
-                "it in 'text'"),
+                "all inputs but .parquet are JSON lines, with the text in KEY; "
+                "else those named .jsonl, .ndjson or .json (before .gz and so "
+                "on), with it in 'text'"),
+    OPTION_TEXT(struct data_options, tokenize.split, "split", "NAME",
+                "of folders with Parquet the files whose names tell that split "
+                "(all: each)"),
+    OPTION_TEXT(struct data_options, tokenize.encoding, "encoding", "NAME",
+                "of texts and JSON lines: LATIN1, WINDOWS-1252, UTF-16, ... "
+                "(UTF-8)"),
     OPTION_FLAG(struct data_options, tokenize.text, "text",
                 "all inputs are text, whatever their names"),
     OPTION_FLAG(struct data_options, tokenize.binary, "binary",
@@ -85,12 +98,16 @@ const struct options_row data_options_tokenize[] = {
     OPTION_FLAG(struct data_options, tokenize.replace, "force",
                 "replace DIR if tokenize made it"),
     OPTION_HEADING(
-        "tokenize --chat and --prompts make fine-tuning data of JSON lines."),
+        "tokenize --chat and --prompts make fine-tuning data of JSON lines "
+        "and\n.parquet."),
     OPTION_FLAG(struct data_options, chat, "chat",
                 "records have 'messages', or 'prompt' and 'response' (or "
                 "'completion'), in a chat template"),
     OPTION_FLAG(struct data_options, prompts, "prompts",
                 "records have 'prompt' and 'response', joined"),
+    OPTION_TEXT(struct data_options, finetune.rules.fields, "fields", "LIST",
+                "sharegpt, alpaca, or where records have what is wanted: "
+                "messages=conversations,role=from,content=value"),
     OPTION_TEXT(struct data_options, finetune.template, "template", "NAME",
                 "chatml, llama3, none, or a file in Jinja (the model's own, if "
                 "--tokenizer's has one, or chatml)"),
@@ -189,9 +206,13 @@ const struct options_row data_options_learn[] = {
     OPTION_WHOLE(struct data_options, learn.min_frequency, "min-frequency", "N",
                  1, INT64_MAX, "of a pair that is merged (2)"),
     OPTION_TEXT(struct data_options, tokenize.separator, "separator", "LINE",
-                "as in tokenize, like the next three"),
+                "as in tokenize, like the next five"),
     OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
-                "all inputs are JSON lines"),
+                "all inputs but .parquet are JSON lines"),
+    OPTION_TEXT(struct data_options, tokenize.split, "split", "NAME",
+                "of folders with Parquet"),
+    OPTION_TEXT(struct data_options, tokenize.encoding, "encoding", "NAME",
+                "of texts"),
     OPTION_FLAG(struct data_options, tokenize.text, "text",
                 "all inputs are text"),
     OPTION_FLAG(struct data_options, tokenize.binary, "binary",

@@ -45,7 +45,10 @@ struct binary_magic {
 #define TEXT(name, remedy, at, magic) MAGIC(name, remedy, at, magic, true)
 
 static const struct binary_magic magics[] = {
-    TEXT("Parquet", PANDAS("read_parquet"), 0, "PAR1"),
+    TEXT("Parquet",
+         "tessera-data tokenize takes it from a file NAME.parquet; or " PANDAS(
+             "read_parquet"),
+         0, "PAR1"),
     TEXT("Arrow", PANDAS("read_feather"), 0, "ARROW1"),
     BYTES("Arrow stream",
           "make JSON lines of it: python3 -c \"import datasets; "

@@ -46,6 +46,11 @@ venv_streaming() {
         typing_extensions catalogue
 }
 
+# Arrow's Parquet, 150 MB.
+venv_parquet() {
+    venv_make parquet pyarrow==25.0.1
+}
+
 # PyTorch, 6 GB.
 venv_torch() {
     venv_make torch --no-cache-dir torch==2.15.0 numpy

@@ -16,7 +16,7 @@ static const struct codec codec_table[] = {
     { "zstd", "zst", "libzstd-dev", 1, 22, &codec_zstd_ops },
     { "gz", "gz", "zlib1g-dev", 0, 9, &codec_gz_ops },
     { "bz2", "bz2", "libbz2-dev", 1, 9, &codec_bz2_ops },
-    { "snappy", "snappy", "libsnappy-dev", 0, 0, &codec_snappy_ops },
+    { "snappy", "snappy", NULL, 0, 0, &codec_snappy_ops },
     { "br", "br", "libbrotli-dev", 0, 11, &codec_br_ops },
 };
 #define CODEC_COUNT (sizeof codec_table / sizeof codec_table[0])

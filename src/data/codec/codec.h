@@ -1,7 +1,7 @@
 /* Compression of shards and text files, which are read and never written: one
  * table of what Streaming names (zstd, gz, bz2, snappy, br), with the
- * level of its packing behind a colon, "zstd:3". bz2, snappy and br may be left
- * out of a build; they are then refused with what to install.
+ * level of its packing behind a colon, "zstd:3". bz2 and br may be left out of a
+ * build; they are then refused with what to install.
  *
  * Concatenated gz members, zstd frames and bz2 streams are read as one. snappy
  * is the format without frames that Streaming writes: a whole file, not a
@@ -44,6 +44,12 @@ const struct codec *codec_by_magic(const uint8_t *data, size_t bytes);
 struct file_sums;
 enum err codec_unpack_file(const char *text, const char *from, const char *to,
                            int64_t bytes, struct file_sums *sums);
+
+/* All of it, in memory, to exactly `out_bytes`; `name` is for messages, which have
+ * no place. ERR_UNSUPPORTED where the codec was left out of the build. */
+enum err codec_unpack_bytes(const struct codec_ops *ops, const char *name,
+                            const uint8_t *data, size_t bytes, uint8_t *out,
+                            size_t out_bytes);
 
 /* A text as it is unpacked, of an open file, of whose beginning `bytes` were
  * read already: `head`, which is copied, below 256 KiB. The descriptor and the

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "src/base/err.h"
 
@@ -29,4 +30,12 @@ struct codec_ops {
 };
 
 extern const struct codec_ops codec_zstd_ops, codec_gz_ops, codec_bz2_ops,
-    codec_snappy_ops, codec_br_ops;
+    codec_snappy_ops, codec_br_ops, codec_lz4_ops;
+
+/* `bytes` of what came out `back` bytes before, which may be what this makes. */
+static inline void codec_copy(uint8_t *out, size_t back, size_t bytes)
+{
+    for (; bytes > back; bytes -= back, out += back, back *= 2)
+        memcpy(out, out - back, back);
+    memcpy(out, out - back, bytes);
+}

@@ -101,6 +101,31 @@ out:
     return rc;
 }
 
+enum err codec_unpack_bytes(const struct codec_ops *ops, const char *name,
+                            const uint8_t *data, size_t bytes, uint8_t *out,
+                            size_t out_bytes)
+{
+    enum err rc = ERR_OK;
+    void *state = NULL;
+    bool moved = true;
+    struct codec_flow flow = { data, bytes, out, out_bytes, false };
+    if (ops->unpack != NULL)
+        return ops->unpack(data, bytes, out, out_bytes);
+    if (ops->open == NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "is packed with %s, which is not in this build", name);
+    TRY(ops->open(&state));
+    while (rc == ERR_OK && moved && !(flow.complete && flow.in_bytes == 0)) {
+        size_t in = flow.in_bytes, room = flow.out_bytes;
+        rc = ops->step(state, &flow);
+        moved = flow.in_bytes < in || flow.out_bytes < room;
+    }
+    ops->close(state);
+    if (rc == ERR_OK && (!flow.complete || flow.out_bytes > 0))
+        rc = err_set(ERR_DATA, "is no %s data of %zu bytes", name, out_bytes);
+    return rc;
+}
+
 enum err codec_unpack_file(const char *text, const char *from, const char *to,
                            int64_t bytes, struct file_sums *sums)
 {

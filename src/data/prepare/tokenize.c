@@ -160,21 +160,27 @@ static enum err tokenize_check_names(const struct tokenize_job *job)
 /* All that decides on the output beside the inputs. */
 static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
 {
-    char fraction[32], separator[65] = "";
+    char fraction[32], holdout[32], separator[65] = "";
     const struct tokenize_options *options = job->options;
     snprintf(fraction, sizeof fraction, "%.17g", options->eval_fraction);
+    snprintf(holdout, sizeof holdout, "%.17g", options->holdout);
     if (options->separator != NULL)
         TRY(digest_bytes(options->separator, strlen(options->separator),
                          separator)); /* it need not be UTF-8 */
     errno = 0;
     *out = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}",
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s, "
+        "s:s, "
+        "s:I}",
         "--tokenizer", tokenizer_sha256(job->tokenizer), "--separator",
         separator, "--field", options->field != NULL ? options->field : "",
         "--seq-len", (json_int_t)options->seq_len, "--shard-bytes",
         (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
         "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
-        options->no_wrap, "--mds", options->mds, "--text", options->text);
+        options->no_wrap, "--mds", options->mds, "--text", options->text,
+        "--encoding", options->encoding != NULL ? options->encoding : "",
+        "--split", options->split != NULL ? options->split : "", "--holdout",
+        holdout, "--seed", (json_int_t)options->seed);
     if (*out != NULL)
         return ERR_OK;
     return errno == ENOMEM ? err_set(ERR_MEMORY, "out of memory")
@@ -274,7 +280,9 @@ enum err tokenize_files(const struct tokenize_options *options,
         TRY_OUT(err_set(ERR_USAGE, "--mds and --text exclude each other"));
     if (options->mds)
         TRY_OUT(inputs_find_sets(files, count, &job.inputs));
-    else
+    job.inputs.split = options->split;
+    job.inputs.encoding = options->encoding;
+    if (!options->mds)
         TRY_OUT(inputs_find(files, count, kind, options->binary, &job.inputs));
     job.tokenizer = options->lent;
     if (job.tokenizer == NULL)

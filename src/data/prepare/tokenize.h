@@ -48,8 +48,12 @@ struct tokenize_options {
                               str or bytes, TOKENIZE_FIELD_DEFAULT if NULL */
     int64_t seq_len;        /* 2 .. TOKENIZE_SEQ_LEN_MAX */
     int64_t shard_bytes;    /* at least one sample's, below 2^32 */
+    const char *split;      /* of folders (inputs_find()) */
+    const char *encoding;   /* of texts and JSON lines; NULL: UTF-8 */
     double eval_fraction;   /* 0: none; else below 1 */
-    bool eos_given;         /* else the tokenizer's */
+    double holdout;         /* the same: a sample of the documents, by `seed` */
+    int64_t seed;
+    bool eos_given; /* else the tokenizer's */
     int64_t eos_token;
     bool no_eos;
     bool bos_given; /* else none */

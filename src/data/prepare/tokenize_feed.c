@@ -52,12 +52,15 @@ void tokenize_feed_destroy(struct tokenize_feed *feed)
 }
 
 /* The part that ends where the chunk does. */
-static enum err feed_part(struct tokenize_chunk *chunk, bool begins, bool ends)
+static enum err feed_part(const struct tokenize_feed *feed,
+                          struct tokenize_chunk *chunk, bool begins, bool ends)
 {
     TRY(array_room(&chunk->part, &chunk->parts_capacity, chunk->parts + 1));
-    chunk->part[chunk->parts++] = (struct tokenize_part){ .end = chunk->bytes,
-                                                          .begins = begins,
-                                                          .ends = ends };
+    chunk->part[chunk->parts++] =
+        (struct tokenize_part){ .end = chunk->bytes,
+                                .begins = begins,
+                                .ends = ends,
+                                .held = feed->span.place.held };
     return ERR_OK;
 }
 
@@ -94,7 +97,7 @@ static enum err feed_cut(struct tokenize_feed *feed,
                        documents_at(feed->documents, &feed->span, feed->taken),
                        carried, chunk->text[begin + kept - 1]);
     chunk->bytes -= carried;
-    return feed_part(chunk, begins, false);
+    return feed_part(feed, chunk, begins, false);
 }
 
 static enum err feed_too_long(const struct tokenize_feed *feed)
@@ -155,7 +158,7 @@ enum err tokenize_feed_fill(struct tokenize_feed *feed,
         begins = begins || (feed->span.begins && feed->taken == 0);
         TRY(feed_take(feed, chunk, limit));
         if (!feed->open && feed->span.ends) {
-            TRY(feed_part(chunk, begins, true));
+            TRY(feed_part(feed, chunk, begins, true));
             begin = chunk->bytes;
             begins = false;
             if (chunk->bytes < limit && chunk->parts < FEED_PARTS_MAX)

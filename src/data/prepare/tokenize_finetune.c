@@ -17,6 +17,9 @@
 #include "src/base/fsio.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
+#include "src/data/parquet/parquet.h"
+#include "src/data/texts/documents.h"
+#include "src/data/texts/inputs.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_writer.h"
@@ -45,6 +48,7 @@ static const struct mds_column tokenize_finetune_columns[COLUMNS] = {
 /* An example in the spool: its tokens, then its mask. */
 struct tokenize_finetune_entry {
     int64_t offset, count;
+    bool held;
 };
 
 struct tokenize_finetune_job {
@@ -54,6 +58,7 @@ struct tokenize_finetune_job {
     struct tokenizer *tokenizer;
     struct chat_template *template;
     struct finetune *finetune;
+    struct inputs inputs;
     struct publish publish;
     struct progress progress;
     FILE *spool;
@@ -87,8 +92,11 @@ static enum err finetune_spool(struct tokenize_finetune_job *job,
             count ||
         fwrite(example->mask, 1, count, job->spool) != count)
         return err_errno("%s: write", job->publish.building);
-    job->entries[job->entry_count++] =
-        (struct tokenize_finetune_entry){ job->spooled, example->count };
+    job->entries[job->entry_count++] = (struct tokenize_finetune_entry){
+        job->spooled, example->count,
+        documents_are_held(example->tokens, count * sizeof *example->tokens,
+                           (uint64_t)job->set->seed, job->set->holdout)
+    };
     job->spooled += (int64_t)(count * (sizeof *example->tokens + 1));
     job->result.tokens += example->count;
     for (size_t t = 0; t < count; t++)
@@ -111,26 +119,36 @@ static enum err finetune_record(struct tokenize_finetune_job *job,
 }
 
 static enum err finetune_file(struct tokenize_finetune_job *job,
-                              const char *path)
+                              const struct inputs_file *file)
 {
     enum err rc = ERR_OK;
     struct jsonl *reader = NULL;
+    struct parquet *parquet = NULL;
     json_t *record = NULL;
-    const struct source_watch watch = { finetune_idle, job };
-    TRY_OUT(jsonl_open(path, &watch, &reader));
+    const struct source_options options = { finetune_idle, job,
+                                            job->set->encoding };
+    if (file->parquet)
+        TRY_OUT(parquet_open_records(file->path, finetune_fields(job->finetune),
+                                     FINETUNE_RECORD_FIELDS, &parquet));
+    else
+        TRY_OUT(jsonl_open(file->path, &options, &reader));
     for (;;) {
-        TRY_OUT(jsonl_next(reader, &record));
+        TRY_OUT(parquet != NULL ? parquet_next_record(parquet, &record)
+                                : jsonl_next(reader, &record));
         if (record == NULL)
             break;
         rc = finetune_record(job, record);
         json_decref(record);
         record = NULL;
-        TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
+        TRY_OUT(err_prefix(rc, "%s",
+                           parquet != NULL ? parquet_place(parquet)
+                                           : jsonl_place(reader)));
         if (job->result.records % TOKENIZE_FINETUNE_POLL == 0)
             TRY_OUT(finetune_idle(job));
     }
 out:
     jsonl_close(reader);
+    parquet_close(parquet);
     return rc;
 }
 
@@ -139,8 +157,15 @@ static enum err finetune_read_all(struct tokenize_finetune_job *job,
 {
     struct tokenize_finetune_result *result = &job->result;
     progress_begin(&job->progress, "tokenizing", "examples", -1);
-    for (int i = 0; i < count; i++)
-        TRY(finetune_file(job, files[i]));
+    job->inputs.split = job->set->split;
+    job->inputs.encoding = job->set->encoding;
+    TRY(inputs_find(files, count, INPUTS_JSON, false, &job->inputs));
+    if (job->set->show)
+        inputs_tell(&job->inputs);
+    for (size_t i = 0; i < job->inputs.count; i++) {
+        TRY(finetune_file(job, &job->inputs.file[i]));
+        TRY(inputs_check(&job->inputs.file[i]));
+    }
     progress_end(&job->progress);
     snprintf(result->unused, sizeof result->unused, "%s",
              finetune_unused(job->finetune));
@@ -292,6 +317,31 @@ out:
     return rc;
 }
 
+/* Those that are held out, by their hashes, to the end, which both parts keep in
+ * their order. */
+static enum err finetune_hold(struct tokenize_finetune_job *job, size_t *held)
+{
+    size_t kept = 0, total = job->entry_count;
+    struct tokenize_finetune_entry *out = NULL;
+    TRY(new_room(&out, total));
+    *held = 0;
+    for (size_t i = 0; i < total; i++) {
+        if (job->entries[i].held)
+            out[(*held)++] = job->entries[i];
+        else
+            job->entries[kept++] = job->entries[i];
+    }
+    memcpy(job->entries + kept, out, *held * sizeof *out);
+    free(out);
+    if (*held > 0 && kept > 0)
+        return ERR_OK;
+    return err_set(
+        ERR_DATA,
+        "%s of %zu examples are held out; give more of them, another "
+        "--seed or another --holdout",
+        kept > 0 ? "none" : "all", total);
+}
+
 static enum err finetune_write_all(struct tokenize_finetune_job *job)
 {
     struct tokenize_finetune_result *result = &job->result;
@@ -305,6 +355,8 @@ static enum err finetune_write_all(struct tokenize_finetune_job *job)
         eval = (size_t)floor((double)total * fraction + 0.5);
         eval = eval < 1 ? 1 : eval > total - 1 ? total - 1 : eval;
     }
+    if (job->set->holdout > 0)
+        TRY(finetune_hold(job, &eval));
     result->examples = (int64_t)(total - eval);
     result->eval_examples = (int64_t)eval;
     TRY(finetune_write_set(job, eval > 0 ? "train" : ".", 0, total - eval,
@@ -381,6 +433,7 @@ out:
     free(job.lengths);
     for (int c = 0; c < COLUMNS; c++)
         free(job.field[c].data);
+    inputs_release(&job.inputs);
     finetune_destroy(job.finetune);
     chat_template_destroy(job.template);
     if (set->lent == NULL)

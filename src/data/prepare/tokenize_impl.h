@@ -23,8 +23,11 @@ struct tokenize_job {
     struct publish publish;
     struct tokenize_journal *journal; /* NULL: the input comes but once */
     struct progress progress;
-    struct mds_writer *writer; /* of the set being written */
-    FILE *spool;               /* all tokens, when how many there are decides */
+    struct mds_writer *writer;  /* of the set being written */
+    char folder[FSIO_PATH_MAX]; /* of the shards that the journal has */
+    FILE *
+        spool; /* all tokens, when how many there are decides; or those that are
+                  * held out */
     struct tokenize_out out;
 };
 

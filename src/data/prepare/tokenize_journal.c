@@ -147,17 +147,22 @@ static void journal_get_result(const json_t *object,
         .samples = journal_int(object, "samples"),
         .eval_samples = journal_int(object, "eval_samples"),
         .dropped = journal_int(object, "dropped"),
+        .held_tokens = journal_int(object, "held_tokens"),
+        .held_documents = journal_int(object, "held_documents"),
     };
 }
 
 static json_t *journal_put_result(const struct tokenize_result *result)
 {
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->bytes,
-        "documents", (json_int_t)result->documents, "tokens",
-        (json_int_t)result->tokens, "samples", (json_int_t)result->samples,
-        "eval_samples", (json_int_t)result->eval_samples, "dropped",
-        (json_int_t)result->dropped);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+                     (json_int_t)result->bytes, "documents",
+                     (json_int_t)result->documents, "tokens",
+                     (json_int_t)result->tokens, "samples",
+                     (json_int_t)result->samples, "eval_samples",
+                     (json_int_t)result->eval_samples, "dropped",
+                     (json_int_t)result->dropped, "held_tokens",
+                     (json_int_t)result->held_tokens, "held_documents",
+                     (json_int_t)result->held_documents);
 }
 
 static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
@@ -168,6 +173,7 @@ static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
                    .line = journal_int(object, "line"),
                    .skip = journal_int(object, "skip"),
                    .inside = json_is_true(json_object_get(object, "inside")),
+                   .held = json_is_true(json_object_get(object, "held")),
                    .midline =
                        json_is_true(json_object_get(object, "midline")) },
         .tokens = journal_int(object, "used"),
@@ -179,11 +185,11 @@ static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
 static json_t *journal_put_mark(const struct tokenize_mark *mark)
 {
     const struct text_place *place = &mark->place;
-    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:I, s:b, s:o}", "file",
-                     (json_int_t)place->file, "offset",
+    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:b, s:o}",
+                     "file", (json_int_t)place->file, "offset",
                      (json_int_t)place->offset, "line", (json_int_t)place->line,
                      "skip", (json_int_t)place->skip, "inside", place->inside,
-                     "midline", place->midline, "used",
+                     "held", place->held, "midline", place->midline, "used",
                      (json_int_t)mark->tokens, "dropping", mark->dropping,
                      "before", journal_put_result(&mark->before));
 }
@@ -197,7 +203,8 @@ static bool journal_is_mark(const struct tokenize_mark *mark, size_t files)
            place->offset >= 0 && place->line >= 0 && place->skip >= 0 &&
            mark->tokens >= 0 && before->bytes >= 0 && before->documents >= 0 &&
            before->tokens >= 0 && before->samples >= 0 &&
-           before->eval_samples >= 0 && before->dropped >= 0;
+           before->eval_samples >= 0 && before->dropped >= 0 &&
+           before->held_tokens >= 0 && before->held_documents >= 0;
 }
 
 static enum err journal_step(struct tokenize_journal *journal,

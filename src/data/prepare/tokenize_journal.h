@@ -18,6 +18,7 @@ struct tokenize_result {
     int64_t samples;      /* in OUT or OUT/train */
     int64_t eval_samples; /* in OUT/eval */
     int64_t dropped;      /* tokens that are in no sample: no_wrap */
+    int64_t held_tokens, held_documents; /* in OUT/eval, by the documents */
 };
 
 /* Where a sample begins: the text from which its tokens can be made again, and

@@ -39,6 +39,14 @@ void tokenize_out_release(struct tokenize_out *out)
     out->sample = NULL;
 }
 
+/* Before the journal speaks of what is held out, it is on disk. */
+static enum err out_sync(FILE *spool)
+{
+    return spool == NULL || (fflush(spool) == 0 && fsync(fileno(spool)) == 0)
+               ? ERR_OK
+               : err_errno("spool of the tokens: write");
+}
+
 /* The shards that adding a sample has completed end before it. */
 static enum err out_journal_shards(struct tokenize_out *out)
 {
@@ -46,6 +54,7 @@ static enum err out_journal_shards(struct tokenize_out *out)
         out->journaled == mds_writer_shards(out->writer))
         return ERR_OK;
     TRY(fsio_fsync_dir(out->folder)); /* their names, before they are told */
+    TRY(out_sync(out->held));
     for (; out->journaled < mds_writer_shards(out->writer); out->journaled++)
         TRY(tokenize_journal_add_shard(
             out->journal, mds_writer_shard(out->writer, out->journaled),
@@ -55,8 +64,7 @@ static enum err out_journal_shards(struct tokenize_out *out)
 
 static enum err out_sync_spool(struct tokenize_out *out, bool all)
 {
-    if (fflush(out->spool) != 0 || fsync(fileno(out->spool)) != 0)
-        return err_errno("spool of the tokens: write");
+    TRY(out_sync(out->spool));
     if (out->journal == NULL)
         return ERR_OK;
     out->journaled = out->result.samples;
@@ -119,6 +127,16 @@ static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
     return ERR_OK;
 }
 
+static enum err out_held(struct tokenize_out *out, const int32_t *tokens,
+                         size_t count, bool ends)
+{
+    if (fwrite(tokens, sizeof *tokens, count, out->held) != count)
+        return err_errno("spool of the tokens: write");
+    out->result.held_tokens += (int64_t)count;
+    out->result.held_documents += ends;
+    return ERR_OK;
+}
+
 enum err tokenize_out_chunk(struct tokenize_out *out,
                             const struct tokenize_chunk *chunk)
 {
@@ -126,12 +144,15 @@ enum err tokenize_out_chunk(struct tokenize_out *out,
     struct tokenize_mark at = { .place = chunk->place, .before = out->result };
     for (size_t p = 0; p < chunk->parts; p++) {
         const struct tokenize_part *part = &chunk->part[p];
-        if (part->tokens_end > token)
+        if (part->held)
+            TRY(out_held(out, chunk->tokens.token + token,
+                         part->tokens_end - token, part->ends));
+        else if (part->tokens_end > token)
             TRY(out_tokens(out, chunk->tokens.token + token,
                            (int64_t)(part->tokens_end - token), &at));
         out->result.bytes += (int64_t)(part->end - byte);
         out->result.documents += part->ends;
-        if (part->ends && out->skip == 0)
+        if (part->ends && out->skip == 0 && !part->held)
             out->dropping = false;
         token = part->tokens_end;
         byte = part->end;

@@ -17,6 +17,7 @@ struct tokenize_out {
     struct mds_writer *writer;        /* of the set, or */
     const char *folder;               /* the writer's; lent */
     FILE *spool;                      /* all tokens, for a second pass */
+    FILE *held;                       /* those of held documents; NULL: none */
     struct tokenize_journal *journal; /* NULL: none */
     struct tokenize_result result;    /* so far */
     /* the rest is its own */

@@ -84,9 +84,13 @@ enum err tokenize_pass(struct tokenize_job *job)
     const struct tokenize_options *options = job->options;
     const char *field =
         options->field != NULL ? options->field : TOKENIZE_FIELD_DEFAULT;
-    const struct documents_options reading = {
-        options->separator, field, { pass_idle, job }, options->binary
-    };
+    const struct documents_options reading = { options->separator,
+                                               field,
+                                               { pass_idle, job,
+                                                 options->encoding },
+                                               options->binary,
+                                               options->holdout,
+                                               (uint64_t)options->seed };
     struct pass pass = { .job = job };
     const struct tokenize_mark *mark = &job->out.mark;
     TRY_OUT(documents_create(&job->inputs, &reading, &pass.documents));
@@ -102,8 +106,10 @@ enum err tokenize_pass(struct tokenize_job *job)
     progress_end(&job->progress);
     pass_tell_lost(&pass);
     if (job->out.result.samples == 0)
-        rc = err_set(ERR_DATA, "%s%s: no text in it", job->inputs.file[0].path,
-                     job->inputs.count > 1 ? " and the other files" : "");
+        rc = err_set(
+            ERR_DATA, "%s%s: no text in it%s", job->inputs.file[0].path,
+            job->inputs.count > 1 ? " and the other files" : "",
+            job->out.result.held_tokens > 0 ? " but what is held out" : "");
 out:
     for (int t = 0; pass.encoder != NULL && t < pass.round.threads; t++)
         tokenizer_encoder_destroy(pass.encoder[t]);

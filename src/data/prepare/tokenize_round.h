@@ -18,6 +18,7 @@ struct tokenize_part {
     size_t end;        /* in the chunk's text */
     size_t tokens_end; /* in its tokens, when they are there */
     bool begins, ends; /* the document */
+    bool held;         /* it is held out */
 };
 
 struct tokenize_chunk {

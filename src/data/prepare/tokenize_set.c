@@ -143,14 +143,13 @@ static enum err set_open_spool(struct tokenize_job *job, int64_t tokens)
 }
 
 /* Shards that are done, and nothing else in the folder. */
-static enum err set_restore(struct tokenize_job *job)
+static enum err set_restore(struct tokenize_job *job, const char *folder)
 {
     char path[FSIO_PATH_MAX];
     size_t index = 0;
     json_t *shard = NULL;
     const json_t *shards = job->journal->shards;
-    TRY(fsio_mkdirs(job->publish.building));
-    TRY(set_create(job, job->publish.building));
+    TRY(set_create(job, folder));
     json_array_foreach((json_t *)shards, index, shard)
     {
         enum err again = mds_writer_again(job->writer, shard);
@@ -159,9 +158,8 @@ static enum err set_restore(struct tokenize_job *job)
         TRY(again);
     }
     struct dirent **names = NULL;
-    int count = scandir(job->publish.building, &names, NULL, NULL);
-    enum err rc =
-        count < 0 ? err_errno("%s: open", job->publish.building) : ERR_OK;
+    int count = scandir(folder, &names, NULL, NULL);
+    enum err rc = count < 0 ? err_errno("%s: open", folder) : ERR_OK;
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;
         unsigned long long number = 0;
@@ -169,7 +167,7 @@ static enum err set_restore(struct tokenize_job *job)
                     number < json_array_size(shards);
         bool self = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
         if (rc == ERR_OK && !done && !self) {
-            rc = fsio_path(path, "%s/%s", job->publish.building, name);
+            rc = fsio_path(path, "%s/%s", folder, name);
             rc = rc == ERR_OK ? fsio_remove_tree(path) : rc;
         }
         free(names[i]);
@@ -184,14 +182,22 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     static const struct tokenize_mark beginning;
     const struct tokenize_mark *mark = &beginning;
     const struct tokenize_options *options = job->options;
+    char *folder = job->folder, path[FSIO_PATH_MAX];
+    bool held = options->holdout > 0;
+    TRY(fsio_path(job->folder, "%s%s", job->publish.building,
+                  held ? "/train" : ""));
+    TRY(fsio_path(path, "%s/eval", job->publish.building));
+    TRY(fsio_remove_tree(path));
     if (job->journal != NULL) {
         mark = &job->journal->mark;
-        TRY(set_restore(job));
+        TRY(set_restore(job, folder));
         TRY(fsio_fsync_dir(job->publish.work));
         TRY(fsio_fsync_dir(job->publish.parent));
     } else {
-        TRY(set_create(job, job->publish.building));
+        TRY(set_create(job, folder));
     }
+    if (held)
+        TRY(set_open_spool(job, mark->before.held_tokens));
     /* the writer was just for what lies in the folder: tokens go to a spool */
     if (options->eval_fraction > 0) {
         mds_writer_destroy(job->writer);
@@ -201,8 +207,9 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     job->out = (struct tokenize_out){ .seq_len = options->seq_len,
                                       .no_wrap = options->no_wrap,
                                       .writer = job->writer,
-                                      .folder = job->publish.building,
-                                      .spool = job->spool,
+                                      .folder = folder,
+                                      .spool = held ? NULL : job->spool,
+                                      .held = held ? job->spool : NULL,
                                       .journal = job->journal };
     if (mark->before.samples > 0 && options->show)
         log_info("going on with %s: %lld samples are done", options->out,
@@ -210,8 +217,32 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     return tokenize_out_begin(&job->out, mark);
 }
 
+/* The training set is complete; what was held out is in the spool. */
+static enum err set_end_held(struct tokenize_job *job)
+{
+    struct tokenize_result *result = &job->out.result;
+    int64_t seq_len = job->options->seq_len;
+    TRY(set_finish(job, job->folder, result->samples, result->tokens));
+    if (result->held_tokens == 0)
+        return err_set(ERR_DATA,
+                       "none of %lld documents is held out; give more "
+                       "of them, another --seed or a greater "
+                       "--holdout",
+                       (long long)result->documents);
+    if (fflush(job->spool) != 0 || fseek(job->spool, 0, SEEK_SET) != 0)
+        return err_errno("%s: read the spool", job->publish.building);
+    result->eval_samples = (result->held_tokens + seq_len - 1) / seq_len;
+    progress_begin(&job->progress, "writing", "samples", result->eval_samples);
+    TRY(set_copy(job, "eval", result->eval_samples));
+    result->tokens += result->held_tokens;
+    progress_end(&job->progress);
+    return ERR_OK;
+}
+
 enum err tokenize_set_end(struct tokenize_job *job)
 {
+    if (job->options->holdout > 0)
+        return set_end_held(job);
     if (job->spool != NULL)
         return set_divide(job);
     return set_finish(job, job->publish.building, job->out.result.samples,

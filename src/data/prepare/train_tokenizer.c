@@ -120,12 +120,14 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
     const struct documents_options reading = {
         .separator = options->separator,
         .field = options->field != NULL ? options->field : "text",
-        .watch = { train_idle, job },
+        .source = { train_idle, job, options->encoding },
         .binary = options->binary,
     };
     enum inputs_kind kind = INPUTS_BY_NAME;
     TRY(tokenize_round_create(options->threads, &job->round));
     TRY(inputs_choose(options->text, options->field, &kind));
+    job->inputs.split = options->split;
+    job->inputs.encoding = options->encoding;
     TRY(inputs_find(files, count, kind, options->binary, &job->inputs));
     TRY(inputs_check_separator(&job->inputs, options->separator));
     if (options->show)

@@ -15,10 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_table.h"
+#include "src/data/parquet/parquet.h"
 #include "src/text/binary_kind.h"
 
 struct documents {
@@ -28,9 +31,11 @@ struct documents {
     struct text *text;       /* what is open; one of these */
     struct jsonl *lines;
     struct mds_table *table;
+    struct parquet *parquet;
     int64_t sample;            /* the table's next */
     struct binary_count count; /* of its texts */
     size_t skip;               /* of the next record's text */
+    bool held;                 /* the document at hand */
     int64_t before;            /* bytes of the files before this one */
 };
 
@@ -52,6 +57,8 @@ static void documents_close(struct documents *documents)
     text_close(documents->text);
     jsonl_close(documents->lines);
     mds_table_close(documents->table);
+    parquet_close(documents->parquet);
+    documents->parquet = NULL;
     documents->table = NULL;
     documents->text = NULL;
     documents->lines = NULL;
@@ -78,6 +85,7 @@ enum err documents_go(struct documents *documents,
     assert(place->file >= 0 &&
            place->file <= (int64_t)documents->inputs->count);
     documents->place = *place;
+    documents->held = place->held;
     /* progress counts the files that an earlier process has read, too */
     for (int64_t f = 0; f < place->file; f++)
         if (!documents_file(documents, f)->set)
@@ -87,14 +95,13 @@ enum err documents_go(struct documents *documents,
 
 static bool documents_is_text(const struct documents *documents, int64_t file)
 {
-    const struct inputs_file *input = documents_file(documents, file);
-    return !input->json && !input->set;
+    return inputs_is_text(documents_file(documents, file));
 }
 
 static bool documents_is_open(const struct documents *documents)
 {
     return documents->text != NULL || documents->lines != NULL ||
-           documents->table != NULL;
+           documents->table != NULL || documents->parquet != NULL;
 }
 
 /* Open the file of the place, and go there. */
@@ -104,21 +111,24 @@ static enum err documents_open(struct documents *documents)
     const struct documents_options *options = &documents->options;
     const struct inputs_file *file = documents_file(documents, place->file);
     TRY(inputs_check(file));
+    documents->skip = (size_t)place->skip;
+    documents->count = (struct binary_count)BINARY_COUNT_NONE;
+    if (file->parquet) {
+        TRY(parquet_open(file->path, options->field, &documents->parquet));
+        return parquet_go(documents->parquet, place->offset);
+    }
     if (file->set) {
-        documents->skip = (size_t)place->skip;
         documents->sample = place->offset;
-        documents->count = (struct binary_count)BINARY_COUNT_NONE;
         TRY(mds_table_open(file->path, &documents->table));
         return mds_table_check(documents->table, options->field);
     }
     if (file->json) {
         struct jsonl_mark mark = { place->offset, place->line };
-        documents->skip = (size_t)place->skip;
-        TRY(jsonl_open(file->path, &options->watch, &documents->lines));
+        TRY(jsonl_open(file->path, &options->source, &documents->lines));
         return mark.line > 0 ? jsonl_go(documents->lines, mark) : ERR_OK;
     }
     TRY(text_open(file->path, options->separator, options->binary,
-                  &options->watch, &documents->text));
+                  &options->source, &documents->text));
     return text_go(documents->text, *place);
 }
 
@@ -206,12 +216,56 @@ static enum err documents_sample(struct documents *documents,
     return ERR_OK;
 }
 
+/* The next row with a text. */
+static enum err documents_row(struct documents *documents,
+                              struct text_span *span, bool *more)
+{
+    const uint8_t *text = NULL;
+    size_t bytes = 0, skip = documents->skip;
+    const char *path = documents_file(documents, documents->place.file)->path;
+    do {
+        TRY(parquet_next_text(documents->parquet, &text, &bytes, more));
+        if (!*more)
+            return documents_judge(documents, path, NULL, 0);
+        if (skip > bytes)
+            return err_set(ERR_DATA, "%s: shorter than it was",
+                           parquet_place(documents->parquet));
+    } while (bytes == 0);
+    documents->place.offset = parquet_row(documents->parquet);
+    TRY(documents_judge(documents, path, text, bytes));
+    documents_give(documents, text, bytes, span);
+    return ERR_OK;
+}
+
 static enum err documents_text(struct documents *documents,
                                struct text_span *span, bool *more)
 {
     TRY(text_next(documents->text, span, more));
     documents->place = span->place;
     return ERR_OK;
+}
+
+bool documents_are_held(const void *text, size_t bytes, uint64_t seed,
+                        double share)
+{
+    return (double)(XXH64(text, bytes, seed) >> 11) * 0x1p-53 < share;
+}
+
+/* Whether its document is held out: the same wherever it is gone on with. */
+static void documents_hold(struct documents *documents, struct text_span *span)
+{
+    const struct documents_options *options = &documents->options;
+    const struct text_place *place = &span->place;
+    const char *path = documents_file(documents, place->file)->path;
+    if (!documents_is_text(documents, place->file))
+        documents->held = documents_are_held(span->text - place->skip,
+                                             span->bytes + (size_t)place->skip,
+                                             options->seed, options->holdout);
+    else if (span->begins)
+        documents->held = documents_are_held(
+            path, strlen(path), options->seed ^ XXH64(&place->offset, 8, 0),
+            options->holdout);
+    span->place.held = documents->place.held = documents->held;
 }
 
 enum err documents_next(struct documents *documents, struct text_span *span,
@@ -223,7 +277,11 @@ enum err documents_next(struct documents *documents, struct text_span *span,
             TRY(documents_open(documents));
         TRY(documents->lines != NULL   ? documents_record(documents, span, more)
             : documents->table != NULL ? documents_sample(documents, span, more)
-                                       : documents_text(documents, span, more));
+            : documents->parquet != NULL
+                ? documents_row(documents, span, more)
+                : documents_text(documents, span, more));
+        if (*more && documents->options.holdout > 0)
+            documents_hold(documents, span);
         if (*more)
             return ERR_OK;
         int64_t file = documents->place.file;
@@ -240,9 +298,10 @@ enum err documents_next(struct documents *documents, struct text_span *span,
 int64_t documents_done(const struct documents *documents)
 {
     return documents->before +
-           (documents->text != NULL    ? text_position(documents->text)
-            : documents->lines != NULL ? jsonl_position(documents->lines)
-                                       : 0);
+           (documents->text != NULL      ? text_position(documents->text)
+            : documents->lines != NULL   ? jsonl_position(documents->lines)
+            : documents->parquet != NULL ? parquet_position(documents->parquet)
+                                         : 0);
 }
 
 struct text_place documents_at(const struct documents *documents,
@@ -287,6 +346,8 @@ void documents_name(const struct documents *documents,
     if (file->set)
         snprintf(text, bytes, "%s: sample %lld", path,
                  (long long)place->offset);
+    else if (file->parquet)
+        snprintf(text, bytes, "%s: row %lld", path, (long long)place->offset);
     else if (file->json)
         snprintf(text, bytes, "%s:%lld", path, (long long)place->line);
     else

@@ -1,4 +1,4 @@
-/* The documents of text files, of JSON lines and of a column of MDS data sets,
+/* The documents of text files, of JSON lines, of Parquet and of MDS data sets,
  * one after the other. */
 #pragma once
 
@@ -14,9 +14,13 @@ struct documents;
 
 struct documents_options {
     const char *separator; /* of text: text_open() */
-    const char *field;     /* of JSON lines, or a column of a set */
-    struct source_watch watch;
+    const char *field;     /* of JSON lines, or a column of Parquet or a set */
+    struct source_options source;
     bool binary; /* not only text */
+    /* the share of documents that are held out (text_place.held): of what has
+     * records by their text, of texts by their file's path and where they begin */
+    double holdout;
+    uint64_t seed;
 };
 
 /* Inputs and the texts of the options are lent. ERR_USAGE for a separator that
@@ -34,6 +38,10 @@ enum err documents_go(struct documents *documents,
  * a file that changes meanwhile. */
 enum err documents_next(struct documents *documents, struct text_span *span,
                         bool *more);
+
+/* Whether what these bytes are the text of is held out. */
+bool documents_are_held(const void *text, size_t bytes, uint64_t seed,
+                        double share);
 
 /* How much of the inputs was read, of inputs_bytes(); of sets the texts. */
 int64_t documents_done(const struct documents *documents);

@@ -41,7 +41,65 @@ struct finetune {
     uint8_t *mask;
     size_t mask_capacity;
     char unused[160];
+    const char *field[FINETUNE_FIELDS]; /* in `fields`; NULL: there is none */
+    char *fields;
+    struct buffer prompt; /* of two fields */
 };
+
+const char *const *finetune_fields(const struct finetune *finetune)
+{
+    return finetune->field;
+}
+
+static const char *const finetune_keys[FINETUNE_FIELDS] = {
+    [FINETUNE_MESSAGES] = "messages",
+    [FINETUNE_PROMPT] = "prompt",
+    [FINETUNE_RESPONSE] = "response",
+    [FINETUNE_COMPLETION] = "completion",
+    [FINETUNE_INPUT] = "",
+    [FINETUNE_ROLE] = "role",
+    [FINETUNE_CONTENT] = "content",
+};
+
+/* "messages=conversations,role=from" */
+static enum err finetune_set_fields(struct finetune *finetune,
+                                    const char *fields)
+{
+    char *next = NULL;
+    const char **field = finetune->field;
+    memcpy(field, finetune_keys, sizeof finetune_keys);
+    field[FINETUNE_INPUT] = NULL;
+    if (fields == NULL)
+        return ERR_OK;
+    for (int f = 0; f < FINETUNE_RECORD_FIELDS; f++)
+        field[f] = NULL;
+    TRY(new_text(&finetune->fields,
+                 strcmp(fields, "sharegpt") == 0
+                     ? "messages=conversations,role=from,content=value"
+                 : strcmp(fields, "alpaca") == 0
+                     ? "prompt=instruction+input,response=output"
+                     : fields));
+    for (char *part = strtok_r(finetune->fields, ",", &next); part != NULL;
+         part = strtok_r(NULL, ",", &next)) {
+        char *name = strchr(part, '='), *second = strchr(part, '+');
+        int f = 0;
+        if (name != NULL)
+            *name++ = '\0';
+        while (f < FINETUNE_FIELDS && strcmp(finetune_keys[f], part) != 0)
+            f++;
+        if (f == FINETUNE_FIELDS || part[0] == '\0')
+            return err_set(ERR_USAGE,
+                           "--fields: '%s' is none of messages, role, content, "
+                           "prompt, response and completion",
+                           part);
+        if (f == FINETUNE_PROMPT && second != NULL) {
+            *second++ = '\0';
+            field[FINETUNE_INPUT] = second;
+        }
+        field[f] = name != NULL ? name : part;
+    }
+    return ERR_OK;
+}
 
 /* Whether the tokenizer begins a text with its bos token. */
 static enum err finetune_find_bos(struct finetune *finetune)
@@ -71,6 +129,7 @@ enum err finetune_create(const struct finetune_rules *rules,
     finetune->rules = *rules;
     finetune->tokenizer = tokenizer;
     finetune->template = template;
+    TRY_OUT(finetune_set_fields(finetune, rules->fields));
     finetune->eos = rules->eos >= 0 ? rules->eos : tokenizer_eos(tokenizer);
     if (finetune->eos < 0)
         TRY_OUT(err_set(ERR_USAGE,
@@ -94,6 +153,8 @@ void finetune_destroy(struct finetune *finetune)
     free(finetune->text.text);
     free(finetune->tokens.token);
     free(finetune->mask);
+    free(finetune->fields);
+    buffer_free(&finetune->prompt);
     free(finetune);
 }
 
@@ -153,28 +214,38 @@ static enum err finetune_text(const json_t *value, const char *field,
 }
 
 /* "role" and "content", and nothing else. */
-static enum err finetune_message(const json_t *value, size_t m,
+static enum err finetune_message(const struct finetune *finetune,
+                                 const json_t *value, size_t m,
                                  struct chat_message *out)
 {
-    char field[48];
-    const char *key;
+    char field[128];
+    const char *key, *const *names = finetune->field;
+    const char *messages = names[FINETUNE_MESSAGES];
     json_t *member;
     struct chat_message role;
     size_t r = 0;
-    snprintf(field, sizeof field, "messages[%zu]", m);
+    snprintf(field, sizeof field, "%.40s[%zu]", messages, m);
     if (!json_is_object(value))
         return err_set(ERR_DATA, "'%s' has to be an object, not %s", field,
                        finetune_type_names[json_typeof(value)]);
     json_object_foreach((json_t *)value, key, member)
     {
-        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0)
+        if (strcmp(key, names[FINETUNE_ROLE]) != 0 &&
+            strcmp(key, names[FINETUNE_CONTENT]) != 0)
             return err_set(ERR_DATA,
-                           "'%s.%.*s' is not known: a message has 'role' and "
-                           "'content'",
-                           field, FINETUNE_SHOWN, key);
+                           "'%s.%.*s' is not known: a message has '%s' and "
+                           "'%s'",
+                           field, FINETUNE_SHOWN, key, names[FINETUNE_ROLE],
+                           names[FINETUNE_CONTENT]);
     }
-    snprintf(field, sizeof field, "messages[%zu].role", m);
-    TRY(finetune_text(json_object_get(value, "role"), field, &role));
+    snprintf(field, sizeof field, "%.40s[%zu].%.40s", messages, m,
+             names[FINETUNE_ROLE]);
+    TRY(finetune_text(json_object_get(value, names[FINETUNE_ROLE]), field,
+                      &role));
+    if (finetune->fields != NULL && strcmp(role.content, "human") == 0)
+        role.content = "user";
+    if (finetune->fields != NULL && strcmp(role.content, "gpt") == 0)
+        role.content = CHAT_ROLE_ASSISTANT;
     while (chat_roles[r] != NULL && strcmp(chat_roles[r], role.content) != 0)
         r++;
     if (chat_roles[r] == NULL)
@@ -183,8 +254,10 @@ static enum err finetune_message(const json_t *value, size_t m,
                        "or tool",
                        field, FINETUNE_SHOWN, role.content);
     out->role = chat_roles[r];
-    snprintf(field, sizeof field, "messages[%zu].content", m);
-    TRY(finetune_text(json_object_get(value, "content"), field, out));
+    snprintf(field, sizeof field, "%.40s[%zu].%.40s", messages, m,
+             names[FINETUNE_CONTENT]);
+    TRY(finetune_text(json_object_get(value, names[FINETUNE_CONTENT]), field,
+                      out));
     if (out->bytes == 0 && strcmp(out->role, CHAT_ROLE_ASSISTANT) == 0)
         return err_set(ERR_DATA, "'%s' is empty, and it is the assistant's",
                        field);
@@ -194,70 +267,99 @@ static enum err finetune_message(const json_t *value, size_t m,
 static enum err finetune_messages(struct finetune *finetune, const json_t *list,
                                   size_t *count)
 {
+    const char *name = finetune->field[FINETUNE_MESSAGES];
     if (!json_is_array(list))
-        return err_set(ERR_DATA, "'messages' has to be a list, not %s",
+        return err_set(ERR_DATA, "'%s' has to be a list, not %s", name,
                        finetune_type_names[json_typeof(list)]);
     *count = json_array_size(list);
     if (*count < 2)
         return err_set(ERR_DATA,
-                       "'messages' has %zu of them; it takes a "
+                       "'%s' has %zu of them; it takes a "
                        "question and an answer at least",
-                       *count);
+                       name, *count);
     TRY(finetune_room(finetune, *count));
     struct chat_message *messages = finetune->messages;
     for (size_t m = 0; m < *count; m++) {
-        TRY(finetune_message(json_array_get(list, m), m, &messages[m]));
+        TRY(finetune_message(finetune, json_array_get(list, m), m,
+                             &messages[m]));
         /* roles are the table's pointers */
         if (m > 0 && messages[m].role == messages[m - 1].role)
-            return err_set(ERR_DATA,
-                           "'messages[%zu].role' is '%s' twice in a row", m,
+            return err_set(ERR_DATA, "'%s[%zu].%s' is '%s' twice in a row",
+                           name, m, finetune->field[FINETUNE_ROLE],
                            messages[m].role);
     }
     if (strcmp(messages[*count - 1].role, CHAT_ROLE_ASSISTANT) != 0)
         return err_set(ERR_DATA,
-                       "'messages[%zu].role', the last one, is '%s'; it has to "
+                       "'%s[%zu].%s', the last one, is '%s'; it has to "
                        "be the assistant, whose answers are learned",
-                       *count - 1, messages[*count - 1].role);
+                       name, *count - 1, finetune->field[FINETUNE_ROLE],
+                       messages[*count - 1].role);
+    return ERR_OK;
+}
+
+/* The second field of a prompt, if there is anything in it. */
+static enum err finetune_join(struct finetune *finetune, const json_t *input,
+                              struct chat_message *prompt)
+{
+    struct chat_message more;
+    struct buffer *both = &finetune->prompt;
+    TRY(finetune_text(input, finetune->field[FINETUNE_INPUT], &more));
+    if (more.bytes == 0)
+        return ERR_OK;
+    both->bytes = 0;
+    TRY(buffer_add(both, prompt->content, prompt->bytes));
+    TRY(buffer_add(both, "\n\n", 2));
+    TRY(buffer_add(both, more.content, more.bytes));
+    prompt->content = (const char *)both->data;
+    prompt->bytes = both->bytes;
     return ERR_OK;
 }
 
 static enum err finetune_pair(struct finetune *finetune, const json_t *record,
                               size_t *count)
 {
-    bool completion = json_object_get(record, "completion") != NULL;
-    const char *response = completion ? "completion" : "response";
+    const char *const *names = finetune->field;
+    const char *completion = names[FINETUNE_COMPLETION];
+    const char *response =
+        completion != NULL && json_object_get(record, completion) != NULL
+            ? completion
+            : names[FINETUNE_RESPONSE];
+    const json_t *input = json_object_get(record, names[FINETUNE_INPUT]);
+    if (names[FINETUNE_PROMPT] == NULL || response == NULL)
+        return err_set(ERR_USAGE, "--fields names no prompt, or no response");
     TRY(finetune_room(finetune, 2));
     struct chat_message *messages = finetune->messages;
     messages[0].role = "user";
     messages[1].role = CHAT_ROLE_ASSISTANT;
-    TRY(finetune_text(json_object_get(record, "prompt"), "prompt",
-                      &messages[0]));
+    TRY(finetune_text(json_object_get(record, names[FINETUNE_PROMPT]),
+                      names[FINETUNE_PROMPT], &messages[0]));
     TRY(finetune_text(json_object_get(record, response), response,
                       &messages[1]));
     if (messages[0].bytes == 0 || messages[1].bytes == 0)
         return err_set(ERR_DATA, "'%s' is empty",
-                       messages[0].bytes == 0 ? "prompt" : response);
+                       messages[0].bytes == 0 ? names[FINETUNE_PROMPT]
+                                              : response);
+    if (input != NULL && !json_is_null(input))
+        TRY(finetune_join(finetune, input, &messages[0]));
     *count = 2;
     return ERR_OK;
 }
 
 /* With how to make records of the commonest other forms. */
-static enum err finetune_no_fields(const json_t *record)
+static enum err finetune_no_fields(const struct finetune *finetune,
+                                   const json_t *record)
 {
     char fields[160];
     const char *how = "";
     jsonl_fields(record, fields, sizeof fields);
     if (json_object_get(record, "conversations") != NULL)
-        how = "; of ShareGPT's: jq -c '{messages: [.conversations[] | {role: "
-              "{human: \"user\", gpt: \"assistant\", system: \"system\"}"
-              "[.from], content: .value}]}'";
+        how = "; of ShareGPT's: --fields sharegpt";
     else if (json_object_get(record, "instruction") != NULL)
-        how = "; of Alpaca's: jq -c '{prompt: (.instruction + (if (.input // "
-              "\"\") != \"\" then \"\\n\\n\" + .input else \"\" end)), "
-              "response: .output}'";
+        how = "; of Alpaca's: --fields alpaca";
     return err_set(ERR_DATA,
                    "there is neither 'prompt' with 'response' or 'completion' "
-                   "nor 'messages', but: %s%s",
+                   "nor 'messages'%s, but: %s%s",
+                   finetune->fields != NULL ? ", as --fields calls them" : "",
                    fields, how);
 }
 
@@ -265,23 +367,25 @@ static enum err finetune_no_fields(const json_t *record)
 static enum err finetune_parse(struct finetune *finetune, const json_t *record,
                                size_t *count)
 {
-    static const char *const fields[] = { "messages", "prompt", "response",
-                                          "completion" };
-    bool has[4] = { false };
+    const char *const *names = finetune->field;
+    bool has[FINETUNE_RECORD_FIELDS] = { false };
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)record, key, value)
     {
         size_t f = 0;
-        while (f < 4 && strcmp(fields[f], key) != 0)
+        while (f < FINETUNE_RECORD_FIELDS &&
+               (names[f] == NULL || strcmp(names[f], key) != 0))
             f++;
-        if (f < 4)
+        if (f < FINETUNE_RECORD_FIELDS)
             has[f] = true;
         else
             finetune_note_unused(finetune, key);
     }
     if (has[0] && (has[1] || has[2] || has[3]))
-        return err_set(ERR_DATA, "'messages' and '%s' are in one record",
+        return err_set(ERR_DATA,
+                       "'messages' and '%s' are in one record; --fields says "
+                       "which to use",
                        has[1]   ? "prompt"
                        : has[2] ? "response"
                                 : "completion");
@@ -292,10 +396,10 @@ static enum err finetune_parse(struct finetune *finetune, const json_t *record,
         return err_set(ERR_DATA, "'messages' need a chat template: use --chat "
                                  "in place of --prompts");
     if (has[0])
-        return finetune_messages(finetune, json_object_get(record, "messages"),
-                                 count);
+        return finetune_messages(
+            finetune, json_object_get(record, names[FINETUNE_MESSAGES]), count);
     if (!has[1] && !has[2] && !has[3])
-        return finetune_no_fields(record);
+        return finetune_no_fields(finetune, record);
     return finetune_pair(finetune, record, count);
 }
 

@@ -38,13 +38,32 @@ struct finetune_rules {
     int64_t target_prompts; /* prompts of so many tokens are learned, too */
     enum finetune_too_long too_long;
     int32_t eos; /* ends a document; -1: the tokenizer's */
+    /* "sharegpt", "alpaca", or which fields of a record have what, such as
+     * "messages=conversations,role=from,content=value" or
+     * "prompt=instruction+input,response=output": those alone are used, roles may
+     * be called human and gpt, and where there is text in a second field of the
+     * prompt it follows behind an empty line; NULL: as above */
+    const char *fields;
+};
+
+/* The fields of a record that are looked at, NULL where there is none. */
+enum finetune_field {
+    FINETUNE_MESSAGES,
+    FINETUNE_PROMPT,
+    FINETUNE_RESPONSE,
+    FINETUNE_COMPLETION,
+    FINETUNE_INPUT, /* of the prompt, behind it */
+    FINETUNE_RECORD_FIELDS,
+    FINETUNE_ROLE = FINETUNE_RECORD_FIELDS, /* of a message */
+    FINETUNE_CONTENT,
+    FINETUNE_FIELDS
 };
 
 struct finetune;
 
 /* Lends tokenizer and template until it is destroyed. template NULL: prompts
  * and responses only. ERR_USAGE where the tokenizer names no token that ends a
- * document. */
+ * document, and for fields that there can't be. */
 enum err finetune_create(const struct finetune_rules *rules,
                          const struct tokenizer *tokenizer,
                          const struct chat_template *template,
@@ -69,6 +88,8 @@ struct finetune_example {
 /* ERR_DATA names the field, without the place. */
 enum err finetune_read(struct finetune *finetune, const json_t *record,
                        struct finetune_example *out);
+
+const char *const *finetune_fields(const struct finetune *finetune);
 
 /* Fields that records have and that are not used, "id, source"; "": none. */
 const char *finetune_unused(const struct finetune *finetune);

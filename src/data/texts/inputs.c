@@ -25,6 +25,7 @@
 #include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
+#include "src/data/texts/inputs_impl.h"
 #include "src/data/texts/source.h"
 
 /* Folders in folders. */
@@ -34,6 +35,12 @@ static bool inputs_ends_in(const char *name, size_t bytes, const char *end)
 {
     size_t length = strlen(end);
     return bytes > length && strncmp(name + bytes - length, end, length) == 0;
+}
+
+static bool inputs_is_parquet(const struct inputs *inputs, const char *path)
+{
+    return inputs->kind != INPUTS_TEXT &&
+           inputs_ends_in(path, strlen(path), ".parquet");
 }
 
 static bool inputs_is_json(const char *path)
@@ -69,11 +76,13 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
 {
     TRY(array_room(&inputs->file, &inputs->capacity, inputs->count + 1));
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
-    bool json = inputs_as_json(inputs, path);
+    bool parquet = inputs_is_parquet(inputs, path);
+    bool json = !parquet && inputs_as_json(inputs, path);
     struct inputs_file file = {
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
         .json = json,
+        .parquet = parquet,
     };
     TRY(new_text(&file.path, path));
     inputs->file[inputs->count++] = file;
@@ -81,19 +90,9 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
     return ERR_OK;
 }
 
-/* A file of a folder, which nobody named. */
-static enum err inputs_add_text(struct inputs *inputs, const char *path,
-                                const struct stat *status)
+enum err inputs_pass(struct inputs *inputs, const char *path, const char *why)
 {
-    const char *why = NULL;
     size_t k = 0;
-    TRY(source_kind(path,
-                    inputs->binary                 ? SOURCE_ANY
-                    : inputs_as_json(inputs, path) ? SOURCE_RECORDS
-                                                   : SOURCE_TEXT,
-                    &why));
-    if (why == NULL)
-        return inputs_add(inputs, path, status);
     /* how many of each kind were passed over, for one line at the end */
     while (k < INPUTS_KINDS_MAX - 1 && inputs->passed[k].why != NULL &&
            strcmp(inputs->passed[k].why, why) != 0)
@@ -104,6 +103,20 @@ static enum err inputs_add_text(struct inputs *inputs, const char *path,
                                         : new_text(&inputs->passed_first, path);
 }
 
+/* A file of a folder, which nobody named. */
+static enum err inputs_add_text(struct inputs *inputs, const char *path,
+                                const struct stat *status)
+{
+    const char *why = NULL;
+    if (!inputs_is_parquet(inputs, path))
+        TRY(source_kind(path,
+                        inputs->binary                 ? SOURCE_ANY
+                        : inputs_as_json(inputs, path) ? SOURCE_RECORDS
+                                                       : SOURCE_TEXT,
+                        inputs->encoding, &why));
+    return why == NULL ? inputs_add(inputs, path, status)
+                       : inputs_pass(inputs, path, why);
+}
 /* "2 ELF program, 1 zip". */
 static const char *inputs_passed(const struct inputs *inputs, char *text,
                                  size_t bytes)
@@ -212,6 +225,7 @@ static enum err inputs_operand(struct inputs *inputs, const char *path)
     if (!S_ISDIR(status.st_mode))
         return inputs_add(inputs, path, &status);
     TRY(inputs_folder(inputs, path, 0));
+    TRY(inputs_split(inputs, before, path));
     if (inputs->count == before && inputs->passed_first != NULL)
         return err_set(
             ERR_DATA,
@@ -236,7 +250,10 @@ enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out)
 {
     assert(operands != NULL && count > 0 && out != NULL);
-    *out = (struct inputs){ .kind = kind, .binary = binary };
+    *out = (struct inputs){ .kind = kind,
+                            .binary = binary,
+                            .split = out->split,
+                            .encoding = out->encoding };
     for (int i = 0; i < count; i++)
         TRY(inputs_operand(out, operands[i]));
     return ERR_OK;
@@ -267,7 +284,7 @@ enum err inputs_check_separator(const struct inputs *inputs,
     assert(inputs != NULL);
     bool text = false;
     for (size_t i = 0; i < inputs->count; i++)
-        text = text || (!inputs->file[i].json && !inputs->file[i].set);
+        text = text || inputs_is_text(&inputs->file[i]);
     if (separator == NULL || text)
         return ERR_OK;
     return err_set(ERR_USAGE, "--separator divides text files, but all inputs "
@@ -286,7 +303,8 @@ void inputs_tell(const struct inputs *inputs)
         log_info("hidden files and folders that are left out: %zu",
                  inputs->hidden);
     if (inputs->passed_first != NULL)
-        log_warn("files of folders that are no text are passed over: %s; "
+        log_warn("files of folders that are no text, or not meant, are passed "
+                 "over: %s; "
                  "the first: %s (--binary reads them)",
                  inputs_passed(inputs, passed, sizeof passed),
                  inputs->passed_first);

@@ -13,7 +13,8 @@ struct inputs_file {
     int64_t changed_ns; /* when it was changed last */
     bool json;          /* JSON lines */
     bool set;           /* a folder, an MDS data set: size and time are those of
-                         * its index. Neither: text */
+                         * its index */
+    bool parquet;       /* None of these: text */
 };
 
 /* What files hold: by their names, or all the same. */
@@ -35,6 +36,8 @@ struct inputs {
     size_t by_name; /* JSON lines that only their names tell of */
     enum inputs_kind kind;
     bool binary; /* not only text */
+    /* set before inputs_find(), lent: which files of folders; source_open()'s */
+    const char *split, *encoding;
 };
 
 /* Files in the given order; in place of a folder all that is in it and in its
@@ -44,7 +47,15 @@ struct inputs {
  * that are no text, by their beginnings, are passed over unless `binary`; those
  * that are named are kept, so that their reader refuses them. ERR_DATA for a
  * missing file, a folder with nothing in it, a link to a folder or to nothing
- * in one, and a data set. inputs_release() also after an error. */
+ * in one, and a data set. Files whose names end in .parquet are that, but for
+ * INPUTS_TEXT.
+ *
+ * A folder with Parquet files and, beside them, README, LICENSE, dataset_info*.json
+ * or *.md alone, is one of the Hugging Face hub's: those are passed over, and if the names of what it has tell of several splits (as
+ * datasets reads them: data/train-00000-of-00010.parquet, test.parquet, valid/..),
+ * `split` has to say which: "train", "validation", "test" or another one's own
+ * name; "all" for all. ERR_USAGE where it does not. Elsewhere Parquet is passed
+ * over. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out);
 /* INPUTS_JSON where a field is named; ERR_USAGE for both. */
@@ -58,6 +69,12 @@ void inputs_tell(const struct inputs *inputs);
 /* The same as inputs_find() of MDS data sets alone. */
 enum err inputs_find_sets(char *const *operands, int count, struct inputs *out);
 void inputs_release(struct inputs *inputs);
+
+/* One document, or several between separators. */
+static inline bool inputs_is_text(const struct inputs_file *file)
+{
+    return !file->json && !file->set && !file->parquet;
+}
 
 /* Bytes of all; -1: unknown. */
 int64_t inputs_bytes(const struct inputs *inputs);

@@ -36,7 +36,7 @@ struct jsonl {
     char place[FSIO_PATH_MAX + 32];
 };
 
-enum err jsonl_open(const char *path, const struct source_watch *watch,
+enum err jsonl_open(const char *path, const struct source_options *watch,
                     struct jsonl **out)
 {
     assert(path != NULL && out != NULL);

@@ -22,7 +22,7 @@
 struct jsonl;
 
 /* `path` and `watch` as in source_open(), which also tells what is refused. */
-enum err jsonl_open(const char *path, const struct source_watch *watch,
+enum err jsonl_open(const char *path, const struct source_options *watch,
                     struct jsonl **out);
 void jsonl_close(struct jsonl *reader);
 

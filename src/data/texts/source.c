@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <iconv.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -35,7 +36,17 @@ struct source {
     size_t head_bytes, head_used;
     struct binary_count count; /* of SOURCE_TEXT */
     int64_t position;
-    struct source_watch watch; /* idle NULL: unwatched */
+    struct source_options options;
+    struct source_text *text; /* of another encoding; NULL: as it is */
+};
+
+/* A text of another encoding: what is read of it, and what that is in UTF-8. */
+struct source_text {
+    iconv_t from;
+    int64_t taken; /* of what was read */
+    size_t bytes;  /* not taken */
+    size_t begin, end;
+    char read[SOURCE_SKIP_BYTES], text[SOURCE_SKIP_BYTES];
 };
 
 static bool source_is_stdin(const struct source *source)
@@ -47,8 +58,9 @@ static bool source_is_stdin(const struct source *source)
 static enum err source_wait(const struct source *source)
 {
     struct pollfd wanted = { .fd = source->fd, .events = POLLIN };
-    while (source->watch.idle != NULL && poll(&wanted, 1, SOURCE_IDLE_MS) <= 0)
-        TRY(source->watch.idle(source->watch.context));
+    const struct source_options *options = &source->options;
+    while (options->idle != NULL && poll(&wanted, 1, SOURCE_IDLE_MS) <= 0)
+        TRY(options->idle(options->context));
     return ERR_OK;
 }
 
@@ -69,13 +81,78 @@ static enum err source_fill(struct source *source, uint8_t *data, size_t bytes,
     return ERR_OK;
 }
 
-static enum err source_next(struct source *source, uint8_t *data, size_t bytes,
-                            size_t *got)
+static enum err source_unpack(struct source *source, uint8_t *data,
+                              size_t bytes, size_t *got)
 {
     if (source->unpacking == NULL)
         return source_fill(source, data, bytes, got);
     TRY(source_wait(source));
     return codec_reader_read(source->unpacking, data, bytes, got);
+}
+
+/* More text, of what is read; none at the end. */
+static enum err source_convert(struct source *source)
+{
+    struct source_text *text = source->text;
+    bool ended = false;
+    text->begin = text->end = 0;
+    do {
+        char *in = text->read, *out = text->text;
+        size_t got = 0, room = sizeof text->text;
+        if (text->bytes < sizeof text->read) {
+            TRY(source_unpack(source, (uint8_t *)text->read + text->bytes,
+                              sizeof text->read - text->bytes, &got));
+            ended = got == 0;
+        }
+        text->bytes += got;
+        size_t rest = text->bytes;
+        bool wrong = iconv(text->from, &in, &rest, &out, &room) == (size_t)-1 &&
+                     errno != E2BIG && (errno != EINVAL || ended);
+        text->taken += in - text->read;
+        text->end = sizeof text->text - room;
+        if (wrong && text->end == 0)
+            return err_set(ERR_DATA, "%s: its byte %lld is not in %s",
+                           source_name(source), (long long)text->taken,
+                           source->options.encoding);
+        memmove(text->read, in, rest);
+        text->bytes = rest;
+    } while (text->end == 0 && !ended);
+    return ERR_OK;
+}
+
+static enum err source_next(struct source *source, uint8_t *data, size_t bytes,
+                            size_t *got)
+{
+    struct source_text *text = source->text;
+    if (text == NULL)
+        return source_unpack(source, data, bytes, got);
+    if (text->begin == text->end)
+        TRY(source_convert(source));
+    *got = text->end - text->begin < bytes ? text->end - text->begin : bytes;
+    memcpy(data, text->text + text->begin, *got);
+    text->begin += *got;
+    return ERR_OK;
+}
+
+static enum err source_encoding(struct source *source)
+{
+    iconv_t from = iconv_open("UTF-8", source->options.encoding);
+    if (from == (iconv_t)-1)
+        return errno != EINVAL
+                   ? err_errno("the encoding '%s'", source->options.encoding)
+                   : err_set(ERR_USAGE,
+                             "the encoding '%s' is not known; iconv -l lists "
+                             "them",
+                             source->options.encoding);
+    enum err rc = new_room(&source->text, 1);
+    if (rc != ERR_OK) {
+        iconv_close(from);
+        return rc;
+    }
+    source->text->from = from;
+    source->text->taken = 0;
+    source->text->bytes = source->text->begin = source->text->end = 0;
+    return ERR_OK;
 }
 
 /* The beginning, of which there is none yet. */
@@ -110,7 +187,10 @@ static enum err source_refuse(const struct source *source)
     if (rc == ERR_OK)
         rc = binary_count_refuse(&source->count, name);
     return source->wanted == SOURCE_TEXT
-               ? err_set(rc, "%s; --binary reads it as it is", err_text())
+               ? err_set(rc,
+                         "%s; --binary reads it as it is, --encoding NAME from "
+                         "another encoding",
+                         err_text())
                : rc;
 }
 
@@ -141,16 +221,22 @@ static enum err source_begin(struct source *source)
     const struct codec *codec = codec_by_extension(path);
     if (codec == NULL)
         codec = codec_by_magic(source->head, source->head_bytes);
-    if (codec == NULL)
-        return ERR_OK;
-    TRY(codec_reader_open(codec, source_name(source), source->fd, source->head,
-                          source->head_bytes, &source->unpacking));
-    return source_look(source);
+    if (codec != NULL)
+        TRY(codec_reader_open(codec, source_name(source), source->fd,
+                              source->head, source->head_bytes,
+                              &source->unpacking));
+    if (source->options.encoding != NULL)
+        TRY(source_encoding(source));
+    if (codec == NULL && source->text != NULL) { /* it was looked at */
+        memcpy(source->text->read, source->head, source->head_bytes);
+        source->text->bytes = source->head_bytes;
+    }
+    return codec != NULL || source->text != NULL ? source_look(source) : ERR_OK;
 }
 
 /* Begun, whatever is in it. */
 static enum err source_create(const char *path, enum source_wanted wanted,
-                              const struct source_watch *watch,
+                              const struct source_options *options,
                               struct source **out)
 {
     enum err rc = ERR_OK;
@@ -159,8 +245,8 @@ static enum err source_create(const char *path, enum source_wanted wanted,
     source->fd = -1;
     source->wanted = wanted;
     source->count = (struct binary_count)BINARY_COUNT_NONE;
-    if (watch != NULL)
-        source->watch = *watch;
+    if (options != NULL)
+        source->options = *options;
     TRY_OUT(fsio_path(source->path, "%s", path));
     TRY_OUT(source_begin(source));
 out:
@@ -168,11 +254,11 @@ out:
 }
 
 enum err source_open(const char *path, enum source_wanted wanted,
-                     const struct source_watch *watch, struct source **out)
+                     const struct source_options *options, struct source **out)
 {
     assert(path != NULL && out != NULL);
     struct source *source = NULL;
-    TRY(source_create(path, wanted, watch, &source));
+    TRY(source_create(path, wanted, options, &source));
     if (source_begins_well(source)) {
         *out = source;
         return ERR_OK;
@@ -183,13 +269,14 @@ enum err source_open(const char *path, enum source_wanted wanted,
 }
 
 enum err source_kind(const char *path, enum source_wanted wanted,
-                     const char **why)
+                     const char *encoding, const char **why)
 {
+    const struct source_options options = { .encoding = encoding };
     struct source *source = NULL;
     *why = NULL;
     if (wanted == SOURCE_ANY)
         return ERR_OK;
-    TRY(source_create(path, wanted, NULL, &source));
+    TRY(source_create(path, wanted, &options, &source));
     const struct binary_kind *kind =
         binary_kind_find(source->head, source->head_bytes);
     if (kind != NULL)
@@ -205,6 +292,9 @@ void source_close(struct source *source)
     if (source == NULL)
         return;
     codec_reader_close(source->unpacking);
+    if (source->text != NULL)
+        iconv_close(source->text->from);
+    free(source->text);
     fsio_close(source->fd);
     free(source);
 }
@@ -232,9 +322,10 @@ static enum err source_seek(struct source *source, int64_t *bytes)
 {
     struct stat status;
     int64_t to = source->position + *bytes;
-    if (source->unpacking != NULL || source_is_stdin(source) ||
-        fstat(source->fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-        to > status.st_size || to < (int64_t)source->head_bytes)
+    if (source->unpacking != NULL || source->text != NULL ||
+        source_is_stdin(source) || fstat(source->fd, &status) != 0 ||
+        !S_ISREG(status.st_mode) || to > status.st_size ||
+        to < (int64_t)source->head_bytes)
         return ERR_OK;
     if (lseek(source->fd, to, SEEK_SET) < 0)
         return err_errno("%s: seek", source->path);

@@ -9,11 +9,12 @@
 
 struct source;
 
-/* Called at least once a second while waiting for input; what it returns but
- * ERR_OK ends the reading. */
-struct source_watch {
+/* idle is called at least once a second while waiting for input; what it returns
+ * but ERR_OK ends the reading. NULL: it is not. */
+struct source_options {
     enum err (*idle)(void *context);
     void *context;
+    const char *encoding; /* iconv(1)'s name of it, lent; NULL: UTF-8 */
 };
 
 /* What is to be in it: text or prompts (src/text/binary_kind.h; also judged as
@@ -22,10 +23,10 @@ struct source_watch {
  */
 enum source_wanted { SOURCE_TEXT, SOURCE_PROMPTS, SOURCE_RECORDS, SOURCE_ANY };
 
-/* ERR_DATA for a missing file, a folder, and what is not wanted. The watch is
- * copied; NULL: unwatched. */
+/* ERR_DATA for a missing file, a folder, and what is not wanted; ERR_USAGE for an
+ * encoding that is not known. The options are copied; NULL: none. */
 enum err source_open(const char *path, enum source_wanted wanted,
-                     const struct source_watch *watch, struct source **out);
+                     const struct source_options *options, struct source **out);
 void source_close(struct source *source);
 
 /* Up to `bytes` > 0 of what comes next; *got 0: the end. */
@@ -41,7 +42,7 @@ int64_t source_position(const struct source *source);
 /* Why a file is not what is wanted, in a word or two; *why NULL: it is, as far
  * as its beginning tells. Errors are those of a file that cannot be read. */
 enum err source_kind(const char *path, enum source_wanted wanted,
-                     const char **why);
+                     const char *encoding, const char **why);
 
 /* The path for messages: "stdin" for "-". Lent. */
 const char *source_name(const struct source *source);

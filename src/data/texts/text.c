@@ -37,7 +37,7 @@ enum err text_check_separator(const char *separator)
 }
 
 enum err text_open(const char *path, const char *separator, bool binary,
-                   const struct source_watch *watch, struct text **out)
+                   const struct source_options *watch, struct text **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -86,14 +86,18 @@ static enum err text_fill(struct text *text)
 
 enum text_line { TEXT_OTHER, TEXT_SEPARATOR, TEXT_UNKNOWN };
 
-/* What the line that begins at buffer[at] is. */
-static enum text_line text_line(const struct text *text, size_t at)
+/* What the line that begins at buffer[at] is; *taken: its bytes, if there are so
+ * many, with a carriage return, as Windows ends lines. */
+static enum text_line text_line(const struct text *text, size_t at,
+                                size_t *taken)
 {
     size_t rest = text->end - at, bytes = text->separator_bytes;
     const uint8_t *line = text->buffer + at;
     size_t same = rest < bytes ? rest : bytes;
     if (memcmp(line, text->separator, same) != 0)
         return TEXT_OTHER;
+    bytes += rest > bytes && line[bytes] == '\r';
+    *taken = bytes + 1;
     if (rest > bytes)
         return line[bytes] == '\n' ? TEXT_SEPARATOR : TEXT_OTHER;
     if (!text->ended)
@@ -104,11 +108,11 @@ static enum text_line text_line(const struct text *text, size_t at)
 /* Bytes from the beginning of the buffer that are of one document. */
 static size_t text_extent(const struct text *text, bool midline)
 {
-    size_t at = text->begin;
+    size_t at = text->begin, taken = 0;
     if (text->separator == NULL)
         return text->end - at;
     while (at < text->end) {
-        if (!midline && text_line(text, at) != TEXT_OTHER)
+        if (!midline && text_line(text, at, &taken) != TEXT_OTHER)
             break;
         const uint8_t *line = text->buffer + at;
         const uint8_t *last = memchr(line, '\n', text->end - at);
@@ -137,7 +141,7 @@ static void text_take(struct text *text, size_t bytes, size_t separator,
 enum err text_next(struct text *text, struct text_span *span, bool *more)
 {
     for (;;) {
-        size_t rest = text->end - text->begin;
+        size_t rest = text->end - text->begin, line = 0;
         size_t bytes = text_extent(text, text->place.midline);
         bool inside = text->place.inside;
         *more = true;
@@ -147,8 +151,7 @@ enum err text_next(struct text *text, struct text_span *span, bool *more)
             text_take(text, bytes, 0, span);
             return ERR_OK;
         }
-        if (rest > 0 && text_line(text, text->begin) == TEXT_SEPARATOR) {
-            size_t line = text->separator_bytes + 1;
+        if (rest > 0 && text_line(text, text->begin, &line) == TEXT_SEPARATOR) {
             text_take(text, 0, line < rest ? line : rest, span);
         } else if (text->ended) {
             text_take(text, 0, 0, span);

@@ -21,6 +21,7 @@ struct text_place {
     int64_t line;   /* of JSON lines */
     int64_t skip;   /* of both: bytes of the record's text before it */
     bool inside;    /* of text: a document has begun before it */
+    bool held;      /* its document is held out */
     bool midline; /* the byte before it is of that document and ends no line */
 };
 
@@ -33,10 +34,10 @@ struct text_span {
 
 /* `path` as in source_open(): one document, or, with a separator, those between
  * lines that are exactly the separator (at most 4096 bytes, no line end in it;
- * "": blank lines), which belong to none. separator NULL: none; lent.
+ * "": blank lines) or that and a carriage return, which belong to none. separator NULL: none; lent.
  * binary: whatever is in it. */
 enum err text_open(const char *path, const char *separator, bool binary,
-                   const struct source_watch *watch, struct text **out);
+                   const struct source_options *watch, struct text **out);
 void text_close(struct text *text);
 
 /* ERR_USAGE where a separator is none that text_open() takes. */

@@ -1,0 +1,376 @@
+/* Reads a Parquet file row by row: each column that was chosen has a reader of its
+ * own, and all of them go through the row groups together. A row of a list is as
+ * many values as go on in it, so for records columns are read one value ahead. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clean.h"
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/new.h"
+#include "src/data/parquet/parquet_impl.h"
+#include "src/text/unicode.h"
+
+struct parquet_reader {
+    struct parquet_column column;
+    struct parquet_value next;
+    bool more; /* there is a next one */
+};
+
+struct parquet {
+    struct parquet_meta meta;
+    const struct parquet_leaf **chosen;
+    struct parquet_reader *reader; /* [count] */
+    size_t count, capacity;
+    size_t group;      /* the next one */
+    int64_t left, row; /* rows left in the one at hand, rows given */
+    char place[FSIO_PATH_MAX + 32];
+};
+
+int64_t parquet_row(const struct parquet *parquet)
+{
+    return parquet->row - 1;
+}
+
+const char *parquet_place(const struct parquet *parquet)
+{
+    return parquet->place;
+}
+
+int64_t parquet_position(const struct parquet *parquet)
+{
+    return parquet->reader[0].column.chunk.begin;
+}
+
+static enum err parquet_no_column(const struct parquet_meta *meta,
+                                  const char *name)
+{
+    char names[256] = "";
+    for (size_t l = 0; l < meta->leaves; l++)
+        clean_join(names, sizeof names, ", ", "%.48s", meta->leaf[l].path);
+    return err_set(ERR_DATA, "%s: no column '%s' in this file, which has: %s",
+                   meta->path, name, names);
+}
+
+/* A leaf of a list's objects may be in one list, one of a text in none. */
+static enum err parquet_choose(struct parquet *parquet,
+                               const struct parquet_leaf *leaf, bool list)
+{
+    const char *path = parquet->meta.path;
+    if (leaf->repeated > (list ? 1 : 0))
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: column '%s' is in %s; write one with a text in each "
+            "row%s",
+            path, leaf->path, leaf->repeated == 1 ? "a list" : "lists of lists",
+            list ? ", or a list of objects with texts" : "");
+    if (leaf->wrong != NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: column '%s' has %s, no text; write it as strings, "
+                       "or leave it out",
+                       path, leaf->path, leaf->wrong);
+    TRY(array_room(&parquet->chosen, &parquet->capacity, parquet->count + 1));
+    parquet->chosen[parquet->count++] = leaf;
+    return ERR_OK;
+}
+
+/* Readers of the columns that are chosen. */
+static enum err parquet_begin(struct parquet *parquet)
+{
+    if (parquet->count == 0) /* its rows alone, so that somebody can tell */
+        TRY(array_room(&parquet->chosen, &parquet->capacity, 1));
+    if (parquet->count == 0)
+        parquet->chosen[0] = parquet->meta.leaf;
+    TRY(parquet_meta_choose(&parquet->meta, parquet->chosen,
+                            parquet->count > 0 ? parquet->count : 1));
+    TRY(new_zeroed(&parquet->reader, parquet->count + 1));
+    for (size_t c = 0; c < parquet->count; c++) {
+        parquet->reader[c].column.meta = &parquet->meta;
+        parquet->reader[c].column.leaf = parquet->chosen[c];
+    }
+    return ERR_OK;
+}
+
+enum err parquet_open(const char *path, const char *column,
+                      struct parquet **out)
+{
+    enum err rc = ERR_OK;
+    struct parquet *parquet = NULL;
+    TRY(new_zeroed(&parquet, 1));
+    TRY_OUT(parquet_meta_open(path, &parquet->meta));
+    for (size_t l = 0; l < parquet->meta.leaves && parquet->count == 0; l++) {
+        const struct parquet_leaf *leaf = &parquet->meta.leaf[l];
+        if (strcmp(leaf->path, column) == 0 ||
+            (leaf->repeated > 0 &&
+             strncmp(leaf->path, column, leaf->top) == 0 &&
+             column[leaf->top] == '\0'))
+            TRY_OUT(parquet_choose(parquet, leaf, false));
+    }
+    if (parquet->count == 0)
+        TRY_OUT(parquet_no_column(&parquet->meta, column));
+    TRY_OUT(parquet_begin(parquet));
+out:
+    return new_or_none(rc, parquet, out, parquet_close);
+}
+
+static bool parquet_named(const struct parquet_leaf *leaf,
+                          const char *const *names, size_t count)
+{
+    for (size_t n = 0; n < count; n++)
+        if (names[n] != NULL && strlen(names[n]) == leaf->top &&
+            strncmp(leaf->path, names[n], leaf->top) == 0)
+            return true;
+    return false;
+}
+
+enum err parquet_open_records(const char *path, const char *const *names,
+                              size_t count, struct parquet **out)
+{
+    enum err rc = ERR_OK;
+    struct parquet *parquet = NULL;
+    TRY(new_zeroed(&parquet, 1));
+    TRY_OUT(parquet_meta_open(path, &parquet->meta));
+    for (size_t l = 0; l < parquet->meta.leaves; l++) {
+        const struct parquet_leaf *leaf = &parquet->meta.leaf[l];
+        if (!parquet_named(leaf, names, count))
+            continue;
+        const struct parquet_leaf *before =
+            parquet->count > 0 ? parquet->chosen[parquet->count - 1] : NULL;
+        bool deeper = before != NULL && before->top == leaf->top &&
+                      before->inside != leaf->inside &&
+                      strncmp(before->path, leaf->path, leaf->top) == 0;
+        if (deeper || (leaf->repeated == 0 && leaf->last > 0))
+            TRY_OUT(err_set(ERR_UNSUPPORTED,
+                            "%s: column '%s' is in a group; write it as a "
+                            "text, or a list of objects with texts",
+                            path, leaf->path));
+        TRY_OUT(parquet_choose(parquet, leaf, true));
+    }
+    TRY_OUT(parquet_begin(parquet));
+out:
+    return new_or_none(rc, parquet, out, parquet_close);
+}
+
+void parquet_close(struct parquet *parquet)
+{
+    if (parquet == NULL)
+        return;
+    for (size_t c = 0; parquet->reader != NULL && c < parquet->count; c++)
+        parquet_column_release(&parquet->reader[c].column);
+    free(parquet->reader);
+    free(parquet->chosen);
+    parquet_meta_close(&parquet->meta);
+    free(parquet);
+}
+
+static enum err parquet_damaged(const struct parquet *parquet, const char *what)
+{
+    return err_set(ERR_DATA,
+                   "%s: row group %zu: its columns %s; copy or make the file "
+                   "again",
+                   parquet->meta.path, parquet->group - 1, what);
+}
+
+/* The next row, for which a row group is begun where that is needed; `ahead`: each
+ * column is read one value ahead. *more false: there is none. */
+static enum err parquet_row_next(struct parquet *parquet, bool ahead,
+                                 bool *more)
+{
+    const struct parquet_meta *meta = &parquet->meta;
+    while (parquet->left == 0) {
+        for (size_t c = 0; c < parquet->count; c++) {
+            const struct parquet_reader *reader = &parquet->reader[c];
+            if (reader->more || reader->column.values > 0 ||
+                reader->column.chunk.values > 0)
+                return parquet_damaged(parquet, "have more than its rows");
+        }
+        *more = parquet->group < meta->groups;
+        if (!*more)
+            return ERR_OK;
+        size_t group = parquet->group++;
+        parquet->left = meta->rows[group];
+        for (size_t c = 0; c < parquet->count; c++) {
+            struct parquet_reader *reader = &parquet->reader[c];
+            parquet_column_begin(&reader->column, group,
+                                 &meta->chunk[group * parquet->count + c]);
+            if (ahead)
+                TRY(parquet_column_next(&reader->column, &reader->next,
+                                        &reader->more));
+        }
+    }
+    *more = true;
+    parquet->left--;
+    snprintf(parquet->place, sizeof parquet->place, "%s: row %lld", meta->path,
+             (long long)parquet->row++);
+    return ERR_OK;
+}
+
+enum err parquet_next_text(struct parquet *parquet, const uint8_t **text,
+                           size_t *bytes, bool *more)
+{
+    struct parquet_value *next = &parquet->reader[0].next;
+    bool there = false;
+    assert(parquet->count == 1);
+    *text = NULL;
+    *bytes = 0;
+    TRY(parquet_row_next(parquet, false, more));
+    if (!*more)
+        return ERR_OK;
+    TRY(parquet_column_next(&parquet->reader[0].column, next, &there));
+    if (!there)
+        return parquet_damaged(parquet, "have less than its rows");
+    *text = next->text;
+    *bytes = next->bytes;
+    return ERR_OK;
+}
+
+enum err parquet_go(struct parquet *parquet, int64_t row)
+{
+    const uint8_t *text = NULL;
+    size_t bytes = 0;
+    bool more = true;
+    assert(parquet->row == 0);
+    for (; parquet->group < parquet->meta.groups &&
+           parquet->meta.rows[parquet->group] <= row - parquet->row;
+         parquet->group++)
+        parquet->row += parquet->meta.rows[parquet->group];
+    while (more && parquet->row < row)
+        TRY(parquet_next_text(parquet, &text, &bytes, &more));
+    return more ? ERR_OK
+                : err_set(ERR_DATA,
+                          "%s: ends before row %lld, the one to go on from",
+                          parquet->meta.path, (long long)row);
+}
+
+/* The value at hand as JSON, and go on. */
+static enum err record_value(struct parquet *parquet,
+                             struct parquet_reader *reader, json_t **out)
+{
+    const struct parquet_value *value = &reader->next;
+    const char *path = reader->column.leaf->path;
+    if (!reader->more)
+        return parquet_damaged(parquet, "have less than its rows");
+    *out = NULL;
+    if (value->text == NULL) {
+        *out = json_null();
+    } else {
+        if (unicode_valid(value->text, value->bytes) != value->bytes ||
+            memchr(value->text, 0, value->bytes) != NULL)
+            return err_set(ERR_DATA,
+                           "%s: column '%s' is no text in UTF-8, or has a NUL "
+                           "in it",
+                           parquet->place, path);
+        *out = json_stringn((const char *)value->text, value->bytes);
+        if (*out == NULL)
+            return err_set(ERR_MEMORY, "%s: no memory for a text of %zu bytes",
+                           parquet->place, value->bytes);
+    }
+    enum err rc =
+        parquet_column_next(&reader->column, &reader->next, &reader->more);
+    if (rc != ERR_OK)
+        json_decref(*out);
+    return rc;
+}
+
+static bool record_goes_on(const struct parquet_reader *reader)
+{
+    return reader->more && !reader->next.begins;
+}
+
+/* One element of the list that is in these columns: an object of its texts. */
+static enum err record_element(struct parquet *parquet,
+                               struct parquet_reader *reader, size_t count,
+                               json_t **list)
+{
+    enum err rc = ERR_OK;
+    json_t *object = json_object(), *value = NULL;
+    for (size_t c = 0; c < count; c++) {
+        const struct parquet_leaf *leaf = reader[c].column.leaf;
+        if (!reader[c].more || reader[c].next.defined < leaf->list)
+            TRY_OUT(parquet_damaged(parquet, "have lists of two lengths"));
+        TRY_OUT(record_value(parquet, &reader[c], &value));
+        if (json_is_null(value))
+            json_decref(value);
+        else
+            jsontext_set(&object, leaf->path + leaf->last, value);
+        if (record_goes_on(&reader[c]) != record_goes_on(reader))
+            TRY_OUT(parquet_damaged(parquet, "have lists of two lengths"));
+    }
+    jsontext_append(list, json_incref(object));
+out:
+    json_decref(object);
+    return rc;
+}
+
+/* The list in these columns; null where there is none. */
+static enum err record_list(struct parquet *parquet,
+                            struct parquet_reader *reader, size_t count,
+                            json_t **out)
+{
+    enum err rc = ERR_OK;
+    const int defined = reader->next.defined;
+    const int list = reader->column.leaf->list;
+    *out = defined < list - 1 ? json_null() : json_array();
+    if (defined >= list)
+        do
+            rc = record_element(parquet, reader, count, out);
+        while (rc == ERR_OK && record_goes_on(reader));
+    for (size_t c = 0; defined < list && c < count && rc == ERR_OK; c++) {
+        json_t *value = NULL;
+        rc = reader[c].next.defined == defined
+                 ? record_value(parquet, &reader[c], &value)
+                 : parquet_damaged(parquet, "have lists of two lengths");
+        json_decref(value);
+    }
+    if (rc != ERR_OK)
+        json_decref(*out);
+    return rc;
+}
+
+/* All that the columns from *first on with one name at the top have. */
+static enum err record_field(struct parquet *parquet, size_t *first,
+                             json_t **record)
+{
+    struct parquet_reader *reader = &parquet->reader[*first];
+    const struct parquet_leaf *leaf = parquet->chosen[*first];
+    json_t *value = NULL;
+    size_t count = 1;
+    while (*first + count < parquet->count &&
+           parquet->chosen[*first + count]->top == leaf->top &&
+           strncmp(parquet->chosen[*first + count]->path, leaf->path,
+                   leaf->top) == 0)
+        count++;
+    *first += count;
+    if (leaf->repeated > 0)
+        TRY(record_list(parquet, reader, count, &value));
+    else
+        TRY(record_value(parquet, reader, &value));
+    jsontext_set_part(record, leaf->path, leaf->top, value);
+    return ERR_OK;
+}
+
+enum err parquet_next_record(struct parquet *parquet, json_t **out)
+{
+    bool more = false;
+    *out = NULL;
+    TRY(parquet_row_next(parquet, true, &more));
+    if (!more)
+        return ERR_OK;
+    json_t *record = json_object();
+    for (size_t l = 0; parquet->row == 1 && l < parquet->meta.leaves; l++)
+        jsontext_set_part(&record, parquet->meta.leaf[l].path,
+                          parquet->meta.leaf[l].top, json_null());
+    for (size_t c = 0; c < parquet->count;) {
+        enum err rc = record_field(parquet, &c, &record);
+        if (rc != ERR_OK) {
+            json_decref(record);
+            return rc;
+        }
+    }
+    *out = record;
+    return record != NULL ? ERR_OK
+                          : err_set(ERR_MEMORY, "%s: no memory for a record",
+                                    parquet->place);
+}

@@ -1,0 +1,135 @@
+/* What the parts of the Parquet reader share: the footer (parquet_meta.c), a
+ * column's values (parquet_column.c), pages (parquet_page.c), and numbers as they
+ * are packed (parquet_runs.c). */
+#pragma once
+
+#include "src/base/array.h"
+#include "src/data/parquet/parquet.h"
+#include "src/data/parquet/thrift.h"
+
+/* No column's path is longer, no page larger, packed or not. */
+#define PARQUET_PATH_BYTES 1024
+#define PARQUET_PAGE_BYTES_MAX ((int64_t)512 << 20)
+
+/* Encodings, by the format's numbers. */
+enum {
+    PARQUET_PLAIN = 0,
+    PARQUET_PLAIN_DICTIONARY = 2,
+    PARQUET_RLE = 3,
+    PARQUET_DELTA_LENGTH = 6,
+    PARQUET_DELTA = 7, /* DELTA_BYTE_ARRAY */
+    PARQUET_RLE_DICTIONARY = 8,
+};
+
+/* A column as it is stored: a leaf of the tree of columns. A value has levels:
+ * how much of its path is there (up to `defined`), and whether it goes on in a
+ * list (above 0). */
+struct parquet_leaf {
+    char *path;        /* "messages.list.element.role" */
+    size_t top, last;  /* bytes of its first name; where its last one begins */
+    size_t number;     /* of the columns of a row group */
+    const char *wrong; /* why it is no text; NULL: it is */
+    int defined, repeated; /* highest levels */
+    int list;   /* a value of this level or above is in the outermost list; of
+                 * one level less: in one that is empty */
+    int inside; /* names of its path behind that list's repeated one */
+};
+
+/* The part of a column that a row group has. */
+struct parquet_chunk {
+    int64_t begin, end; /* in the file */
+    int64_t values, codec;
+};
+
+struct parquet_meta {
+    char *path;
+    int fd;
+    int64_t bytes; /* of the file before the footer */
+    struct buffer footer;
+    struct parquet_leaf *leaf;
+    size_t leaves, leaves_capacity, groups;
+    int64_t *rows;               /* of each row group */
+    struct parquet_chunk *chunk; /* [groups][columns chosen] */
+};
+
+/* Open a regular file and read which columns it has; _choose: where some lie.
+ * _close() also after an error. */
+enum err parquet_meta_open(const char *path, struct parquet_meta *out);
+enum err parquet_meta_choose(struct parquet_meta *meta,
+                             const struct parquet_leaf *const *chosen,
+                             size_t count);
+void parquet_meta_close(struct parquet_meta *meta);
+
+/* RLE: runs of one number, or of numbers of `width` bits one behind the other. */
+struct parquet_runs {
+    struct thrift bytes; /* what is left of them */
+    int width;           /* up to 32 */
+    uint64_t left;       /* numbers of the run at hand */
+    bool packed;
+    uint32_t value;
+    uint64_t bits; /* read and not yet given, `have` of them */
+    int have;
+};
+
+/* The next one; 0 where there is none, which sets bytes.bad. */
+uint32_t parquet_runs_next(struct parquet_runs *runs);
+
+struct parquet_lengths {
+    uint32_t *length;
+    size_t count, capacity;
+};
+
+/* DELTA_BINARY_PACKED: at most `most` of them. ERR_DATA without the place. */
+enum err parquet_runs_lengths(struct thrift *bytes, size_t most,
+                              struct parquet_lengths *out);
+
+struct parquet_text {
+    const uint8_t *data;
+    size_t bytes;
+};
+
+struct parquet_column {
+    const struct parquet_meta *meta; /* lent, as is the leaf */
+    const struct parquet_leaf *leaf;
+    size_t group;
+    struct parquet_chunk chunk; /* what of it is left */
+    struct buffer head, packed, page, dictionary;
+    struct parquet_text *entry; /* of the dictionary */
+    size_t entries, entries_capacity;
+    /* the page at hand */
+    int64_t values; /* left */
+    int64_t encoding;
+    struct parquet_runs repeated, defined, places;
+    struct thrift data;
+    struct parquet_lengths lengths, prefixes; /* of the delta encodings */
+    size_t at;                                /* of them */
+    struct buffer last; /* text, of which the next one has a beginning */
+};
+
+struct parquet_value {
+    bool begins;         /* a row, rather than going on in its list */
+    int defined;         /* its level */
+    const uint8_t *text; /* lent until the next one; NULL: there is none */
+    size_t bytes;
+};
+
+void parquet_column_begin(struct parquet_column *column, size_t group,
+                          const struct parquet_chunk *chunk);
+void parquet_column_release(struct parquet_column *column);
+/* *more false: the row group's end. */
+enum err parquet_column_next(struct parquet_column *column,
+                             struct parquet_value *out, bool *more);
+
+enum parquet_page_kind { PARQUET_DATA, PARQUET_DICTIONARY, PARQUET_OTHER };
+
+struct parquet_page {
+    enum parquet_page_kind kind;
+    int64_t values, encoding;
+};
+
+/* The next page, unpacked into column->page; of data the levels are begun, and
+ * column->data is what follows them. Errors are without the place. */
+enum err parquet_page_read(struct parquet_column *column,
+                           struct parquet_page *out);
+/* ERR_UNSUPPORTED with the name of an encoding. */
+enum err parquet_page_unknown(int64_t encoding);

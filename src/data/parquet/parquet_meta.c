@@ -1,0 +1,364 @@
+/* Reads the footer of a Parquet file.
+ *
+ * A file ends with its footer, the length of that and "PAR1". The footer has the
+ * tree of columns, laid down from the root with the number of children of each,
+ * and for every row group and column where the pages are. It is read twice where
+ * it lies in memory: for the columns, and, when some of them are chosen, for
+ * where these lie; of all the others nothing is kept. */
+#include "src/data/parquet/parquet_impl.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/new.h"
+#include "src/base/regular.h"
+#include "src/text/unicode.h"
+
+#define META_FOOTER_MAX ((int64_t)256 << 20)
+#define META_DEPTH_MAX 32
+
+enum meta_repetition { META_REQUIRED, META_OPTIONAL, META_REPEATED };
+
+static const char *const meta_types[] = { "truths",
+                                          "int32 numbers",
+                                          "int64 numbers",
+                                          "int96 times",
+                                          "float numbers",
+                                          "double numbers",
+                                          NULL,
+                                          "bytes of a fixed "
+                                          "length" };
+#define META_BYTES 6 /* BYTE_ARRAY */
+
+/* A node of the tree. */
+struct meta_node {
+    int64_t type, repetition, children, converted, logical;
+    const uint8_t *name;
+    size_t name_bytes;
+    bool group; /* it has no type */
+};
+
+/* The way from the root to a node. */
+struct meta_way {
+    int64_t left; /* children that follow */
+    size_t bytes; /* of the path */
+    int defined, repeated, list, inside;
+};
+
+static enum err meta_damaged(const struct parquet_meta *meta, const char *what)
+{
+    return err_set(ERR_DATA,
+                   "%s: its Parquet footer %s; copy or make the file again",
+                   meta->path, what);
+}
+
+static void meta_read_node(struct thrift *thrift, struct meta_node *node)
+{
+    struct thrift_field field = { 0, 0 }, logical = { 0, 0 };
+    *node = (struct meta_node){ .name = thrift->at,
+                                .group = true,
+                                .converted = -1 };
+    while (thrift_next(thrift, &field)) {
+        if (field.id == 1) {
+            node->type = thrift_int(thrift, &field);
+            node->group = false;
+        } else if (field.id == 3)
+            node->repetition = thrift_int(thrift, &field);
+        else if (field.id == 4)
+            node->name = thrift_binary(thrift, &field, &node->name_bytes);
+        else if (field.id == 5)
+            node->children = thrift_int(thrift, &field);
+        else if (field.id == 6)
+            node->converted = thrift_int(thrift, &field);
+        else if (field.id == 10 && field.type == THRIFT_STRUCT)
+            while (thrift_next(thrift, &logical)) {
+                node->logical = logical.id;
+                thrift_skip(thrift, &logical);
+            }
+        else
+            thrift_skip(thrift, &field);
+    }
+    thrift->bad = thrift->bad || node->type < 0 || node->type > 7 ||
+                  node->repetition < 0 || node->repetition > META_REPEATED ||
+                  node->children < 0;
+}
+
+/* Why its values are no text; those without a type of their own may be. */
+static const char *meta_wrong(const struct meta_node *node)
+{
+    if (node->type != META_BYTES)
+        return meta_types[node->type];
+    if (node->logical == 5 || node->converted == 5)
+        return "decimal numbers";
+    if (node->logical == 13 || node->converted == 20)
+        return "BSON";
+    return NULL;
+}
+
+static enum err meta_add_leaf(struct parquet_meta *meta, const char *path,
+                              const struct meta_way *way, size_t last,
+                              const struct meta_node *node)
+{
+    TRY(array_room(&meta->leaf, &meta->leaves_capacity, meta->leaves + 1));
+    struct parquet_leaf leaf = { .top = strcspn(path, "."),
+                                 .last = last,
+                                 .number = meta->leaves,
+                                 .wrong = meta_wrong(node),
+                                 .defined = way->defined,
+                                 .repeated = way->repeated,
+                                 .list = way->list,
+                                 .inside = way->inside };
+    TRY(new_text(&leaf.path, path));
+    meta->leaf[meta->leaves++] = leaf;
+    return ERR_OK;
+}
+
+/* One node below the way, which becomes *here. */
+static enum err meta_node(struct parquet_meta *meta, struct thrift *thrift,
+                          char *path, const struct meta_way *above,
+                          struct meta_way *here)
+{
+    struct meta_node node;
+    meta_read_node(thrift, &node);
+    size_t begin = above->bytes + (above->bytes > 0);
+    if (thrift->bad)
+        return meta_damaged(meta, "is damaged");
+    if (begin + node.name_bytes >= PARQUET_PATH_BYTES)
+        return meta_damaged(meta, "has a column with a name that is too long");
+    if (unicode_valid(node.name, node.name_bytes) != node.name_bytes ||
+        memchr(node.name, 0, node.name_bytes) != NULL)
+        return meta_damaged(meta, "has a column with a name that is no text");
+    *here = *above;
+    if (above->bytes > 0)
+        path[above->bytes] = '.';
+    memcpy(path + begin, node.name, node.name_bytes);
+    here->bytes = begin + node.name_bytes;
+    path[here->bytes] = '\0';
+    here->left = node.children;
+    here->inside += here->repeated > 0;
+    here->defined += node.repetition != META_REQUIRED;
+    if (node.repetition == META_REPEATED && here->repeated++ == 0)
+        here->list = here->defined;
+    if (node.group ? node.children > 0 : node.children == 0)
+        return node.group ? ERR_OK
+                          : meta_add_leaf(meta, path, here, begin, &node);
+    return meta_damaged(meta, "has a column without a type");
+}
+
+static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
+                            size_t count)
+{
+    char path[PARQUET_PATH_BYTES];
+    struct meta_way way[META_DEPTH_MAX] = { { .left = 0 } };
+    struct meta_node root;
+    size_t depth = 0;
+    if (count == 0 || meta->leaves > 0)
+        return meta_damaged(meta, "has no columns");
+    meta_read_node(thrift, &root);
+    way[0].left = root.children;
+    for (size_t i = 1; i < count; i++) {
+        while (depth > 0 && way[depth].left == 0)
+            depth--;
+        if (way[depth].left == 0 || depth + 1 == META_DEPTH_MAX)
+            return meta_damaged(meta, "has columns in columns without an end");
+        way[depth].left--;
+        TRY(meta_node(meta, thrift, path, &way[depth], &way[depth + 1]));
+        depth++;
+    }
+    while (depth > 0 && way[depth].left == 0)
+        depth--;
+    return way[depth].left == 0 ? ERR_OK : meta_damaged(meta, "lacks columns");
+}
+
+/* Where a column's pages begin and end. */
+static void meta_read_place(struct thrift *thrift, struct parquet_chunk *chunk)
+{
+    int64_t data = 0, dictionary = 0, bytes = 0;
+    struct thrift_field field = { 0, 0 };
+    while (thrift_next(thrift, &field))
+        if (field.id == 4)
+            chunk->codec = thrift_int(thrift, &field);
+        else if (field.id == 5)
+            chunk->values = thrift_int(thrift, &field);
+        else if (field.id == 7)
+            bytes = thrift_int(thrift, &field);
+        else if (field.id == 9)
+            data = thrift_int(thrift, &field);
+        else if (field.id == 11)
+            dictionary = thrift_int(thrift, &field);
+        else
+            thrift_skip(thrift, &field);
+    /* some writers put 0 for a dictionary that there is not */
+    chunk->begin = dictionary > 0 && dictionary < data ? dictionary : data;
+    if (bytes < 0 || chunk->begin < 0 || chunk->begin > INT64_MAX - bytes ||
+        chunk->values < 0)
+        thrift->bad = true;
+    else
+        chunk->end = chunk->begin + bytes;
+}
+
+static enum err meta_column(const struct parquet_meta *meta,
+                            struct thrift *thrift, struct parquet_chunk *chunk)
+{
+    bool encrypted = false, elsewhere = false, found = false;
+    struct thrift_field field = { 0, 0 };
+    *chunk = (struct parquet_chunk){ .begin = 0 };
+    while (thrift_next(thrift, &field)) {
+        elsewhere = elsewhere || field.id == 1;
+        encrypted = encrypted || field.id == 8 || field.id == 9;
+        found = found || field.id == 3;
+        if (field.id == 3 && field.type == THRIFT_STRUCT)
+            meta_read_place(thrift, chunk);
+        else
+            thrift_skip(thrift, &field);
+    }
+    if (encrypted)
+        return err_set(ERR_UNSUPPORTED,
+                       "is encrypted, which is not read here; write the file "
+                       "again without");
+    if (elsewhere)
+        return err_set(ERR_UNSUPPORTED,
+                       "lies in another file, which is not read here; write "
+                       "the files again");
+    if (thrift->bad || !found || chunk->end > meta->bytes ||
+        (chunk->values > 0 && chunk->begin < 4))
+        return err_set(ERR_DATA, "does not lie in the file; copy or make the "
+                                 "file again");
+    return ERR_OK;
+}
+
+/* The columns of a row group, of which just the chosen ones are looked at. */
+static enum err meta_group(struct parquet_meta *meta, struct thrift *thrift,
+                           const struct parquet_leaf *const *chosen,
+                           size_t count, size_t group)
+{
+    struct thrift_field field = { 0, 0 };
+    const struct thrift_field column = { 0, THRIFT_STRUCT };
+    size_t columns = 0;
+    meta->rows[group] = -1;
+    while (thrift_next(thrift, &field))
+        if (field.id == 3) {
+            meta->rows[group] = thrift_int(thrift, &field);
+        } else if (field.id == 1) {
+            columns = thrift_list(thrift, &field, THRIFT_STRUCT);
+            for (size_t i = 0, c = 0; i < columns && !thrift->bad; i++) {
+                if (c == count || chosen[c]->number != i) {
+                    thrift_skip(thrift, &column);
+                    continue;
+                }
+                enum err rc =
+                    meta_column(meta, thrift, &meta->chunk[group * count + c]);
+                TRY(err_prefix(rc, "%s: row group %zu: column '%s'", meta->path,
+                               group, chosen[c]->path));
+                c++;
+            }
+        } else {
+            thrift_skip(thrift, &field);
+        }
+    return thrift->bad || columns != meta->leaves || meta->rows[group] < 0
+               ? meta_damaged(meta, "has a damaged row group")
+               : ERR_OK;
+}
+
+static enum err meta_groups(struct parquet_meta *meta, struct thrift *thrift,
+                            size_t groups,
+                            const struct parquet_leaf *const *chosen,
+                            size_t count)
+{
+    if (meta->rows != NULL)
+        return meta_damaged(meta, "is damaged");
+    TRY(new_zeroed(&meta->rows, groups + 1));
+    TRY(new_zeroed(&meta->chunk, groups * count + 1));
+    for (size_t g = 0; g < groups; g++)
+        TRY(meta_group(meta, thrift, chosen, count, g));
+    meta->groups = groups;
+    return ERR_OK;
+}
+
+/* chosen NULL: the columns, else where they lie. */
+static enum err meta_read(struct parquet_meta *meta,
+                          const struct parquet_leaf *const *chosen,
+                          size_t count)
+{
+    struct thrift thrift = { meta->footer.data,
+                             meta->footer.data + meta->footer.bytes, false, 0 };
+    struct thrift_field field = { 0, 0 };
+    bool schema = chosen == NULL;
+    while (thrift_next(&thrift, &field)) {
+        if (field.id == 8)
+            return err_set(ERR_UNSUPPORTED,
+                           "%s is encrypted Parquet, which is not read here; "
+                           "write it again without",
+                           meta->path);
+        if (field.id == (schema ? 2 : 4)) {
+            size_t found = thrift_list(&thrift, &field, THRIFT_STRUCT);
+            TRY(schema ? meta_schema(meta, &thrift, found)
+                       : meta_groups(meta, &thrift, found, chosen, count));
+        } else {
+            thrift_skip(&thrift, &field);
+        }
+    }
+    return thrift.bad || meta->leaves == 0 || (!schema && meta->rows == NULL)
+               ? meta_damaged(meta, "is damaged")
+               : ERR_OK;
+}
+
+enum err parquet_meta_open(const char *path, struct parquet_meta *out)
+{
+    uint8_t tail[8] = { 0 };
+    int64_t bytes = 0, footer = 0;
+    *out = (struct parquet_meta){ .fd = -1 };
+    TRY(new_text(&out->path, path));
+    TRY(regular_open(path, &out->fd, &bytes));
+    if (bytes >= 12)
+        TRY(fsio_pread(out->fd, tail, 8, bytes - 8, path));
+    if (memcmp(tail + 4, "PARE", 4) == 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s is encrypted Parquet, which is not read here; write "
+                       "it again without",
+                       path);
+    if (memcmp(tail + 4, "PAR1", 4) != 0)
+        return err_set(ERR_DATA,
+                       "%s does not end as Parquet does: it is cut short, or "
+                       "something else; copy or make it again, or give it "
+                       "another name than .parquet",
+                       path);
+    for (int i = 3; i >= 0; i--)
+        footer = footer << 8 | tail[i];
+    out->bytes = bytes - 8 - footer;
+    if (footer == 0 || footer > META_FOOTER_MAX || out->bytes < 4)
+        return meta_damaged(out, "has no length that could be");
+    TRY(buffer_reserve(&out->footer, (size_t)footer));
+    TRY(fsio_pread(out->fd, out->footer.data, (size_t)footer, out->bytes,
+                   path));
+    out->footer.bytes = (size_t)footer;
+    return meta_read(out, NULL, 0);
+}
+
+enum err parquet_meta_choose(struct parquet_meta *meta,
+                             const struct parquet_leaf *const *chosen,
+                             size_t count)
+{
+    assert(meta->rows == NULL && count > 0);
+    enum err rc = meta_read(meta, chosen, count);
+    buffer_free(&meta->footer);
+    return rc;
+}
+
+void parquet_meta_close(struct parquet_meta *meta)
+{
+    if (meta->path == NULL)
+        return;
+    fsio_close(meta->fd);
+    buffer_free(&meta->footer);
+    for (size_t l = 0; l < meta->leaves; l++)
+        free(meta->leaf[l].path);
+    free(meta->leaf);
+    free(meta->rows);
+    free(meta->chunk);
+    free(meta->path);
+    *meta = (struct parquet_meta){ .fd = -1 };
+}

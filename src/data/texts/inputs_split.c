@@ -1,0 +1,147 @@
+/* What of a folder is meant. One with Parquet files, and beside them a card alone,
+ * is laid out as the Hugging Face hub's are: files of several splits, whose names
+ * tell which. Among other texts Parquet is passed over, as what is no text is: a
+ * tree of sources may have some for its tests. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clean.h"
+#include "src/data/texts/inputs_impl.h"
+
+#define SPLIT_BYTES 64
+
+/* What names mean to Python's datasets. */
+static const char *const split_words[][2] = {
+    { "train", "train" },      { "training", "train" },
+    { "test", "test" },        { "testing", "test" },
+    { "eval", "test" },        { "evaluation", "test" },
+    { "dev", "validation" },   { "val", "validation" },
+    { "valid", "validation" }, { "validation", "validation" },
+};
+
+static const char *split_word(const char *word, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof split_words / sizeof *split_words; i++)
+        if (strlen(split_words[i][0]) == bytes &&
+            strncmp(split_words[i][0], word, bytes) == 0)
+            return split_words[i][1];
+    return NULL;
+}
+
+/* "train" of "train-00000-of-00010.parquet"; 0: it is no such name. */
+static size_t split_prefix(const char *base)
+{
+    static const char form[] = "-ddddd-of-ddddd";
+    size_t bytes = strcspn(base, "-"), i = 0;
+    while (form[i] != '\0' &&
+           (form[i] == 'd' ? isdigit((unsigned char)base[bytes + i])
+                           : form[i] == base[bytes + i]))
+        i++;
+    return form[i] == '\0' && bytes < SPLIT_BYTES ? bytes : 0;
+}
+
+/* The split that a path inside a folder tells of; "": none. */
+static void split_of(const char *path, char split[SPLIT_BYTES])
+{
+    const char *base = strrchr(path, '/'), *word = NULL;
+    base = base != NULL ? base + 1 : path;
+    size_t bytes = split_prefix(base);
+    split[0] = '\0';
+    if (bytes > 0) {
+        memcpy(split, base, bytes);
+        split[bytes] = '\0';
+        word = split_word(split, bytes);
+    }
+    for (const char *at = path; bytes == 0 && *at != '\0';) {
+        size_t length = strcspn(at, "-._/ 0123456789");
+        const char *found = split_word(at, length);
+        word = found != NULL ? found : word; /* the file's own comes last */
+        at += length + (at[length] != '\0');
+    }
+    if (word != NULL)
+        strcpy(split, word);
+}
+
+static bool split_wanted(const char *wanted, const char *path)
+{
+    char split[SPLIT_BYTES];
+    if (wanted == NULL || strcmp(wanted, "all") == 0)
+        return true;
+    const char *word = split_word(wanted, strlen(wanted));
+    split_of(path, split);
+    return strcmp(split, word != NULL ? word : wanted) == 0;
+}
+
+/* What lies beside the files of a data set. */
+static bool split_card(const char *path)
+{
+    static const char *const begins[] = { "README", "LICENSE", "dataset_info" };
+    const char *base = strrchr(path, '/');
+    base = base != NULL ? base + 1 : path;
+    size_t bytes = strlen(base);
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(base, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return bytes > 3 && strcmp(base + bytes - 3, ".md") == 0;
+}
+
+/* ERR_USAGE where there are several and none was named, or that is not there. */
+static enum err split_check(const struct inputs *inputs, size_t first,
+                            const char *folder, bool parquet)
+{
+    char names[256] = "", split[SPLIT_BYTES];
+    size_t kept = 0, splits = 0;
+    for (size_t i = first; i < inputs->count; i++) {
+        const char *path = inputs->file[i].path + strlen(folder);
+        kept += split_wanted(inputs->split, path);
+        split_of(path, split);
+        if (split[0] == '\0' || strstr(names, split) != NULL ||
+            (parquet && !inputs->file[i].parquet))
+            continue;
+        splits++;
+        clean_join(names, sizeof names, ", ", "%s", split);
+    }
+    if (inputs->split != NULL && kept == 0)
+        return err_set(ERR_USAGE,
+                       "%s has no files of the split '%s', but of: %s", folder,
+                       inputs->split, splits > 0 ? names : "none");
+    if (inputs->split != NULL || !parquet || splits < 2)
+        return ERR_OK;
+    return err_set(
+        ERR_USAGE,
+        "%s has the splits %s: name one with --split, or say --split "
+        "all",
+        folder, names);
+}
+
+enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
+{
+    bool parquet = true;
+    size_t kept = first, cards = 0;
+    for (size_t i = first; i < inputs->count; i++) {
+        bool card = split_card(inputs->file[i].path);
+        cards += card;
+        parquet = parquet && (card || inputs->file[i].parquet);
+    }
+    parquet = parquet && cards < inputs->count - first;
+    TRY(split_check(inputs, first, folder, parquet));
+    for (size_t i = first; i < inputs->count; i++) {
+        struct inputs_file *file = &inputs->file[i];
+        bool wanted = split_wanted(inputs->split, file->path + strlen(folder));
+        if (wanted && file->parquet == parquet) {
+            inputs->file[kept++] = *file;
+            continue;
+        }
+        inputs->by_name -= file->json && inputs->kind == INPUTS_BY_NAME;
+        enum err rc = inputs_pass(inputs, file->path,
+                                  !wanted         ? "of other splits"
+                                  : file->parquet ? "Parquet"
+                                                  : "beside Parquet");
+        free(file->path);
+        file->path = NULL;
+        TRY(rc);
+    }
+    inputs->count = kept;
+    return ERR_OK;
+}

@@ -1,0 +1,232 @@
+#!/usr/bin/env bats
+# tessera-data with data as they are published: Parquet, folders of the hub, splits,
+# conversations of other shapes, a held-out sample of documents, encodings.
+
+load data_helpers
+export SUBCOMMAND=tokenize
+
+prepare() {
+    FILES=$BATS_TEST_DIRNAME/fuzz/corpus/parquet
+    printf '{"text": "%s"}\n' one 'two two' one \
+        'a longer text, a longer text, a longer text' >four.jsonl
+}
+
+# documents N SEED: lines of JSON with different texts
+documents() {
+    awk -v n="$1" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            line = "text " i
+            for (w = 0; w < i * 7919 % 97; w++)
+                line = line " word" (i * 31 + w * w) % 1000
+            print "{\"text\": \"" line "\"}"
+        }
+    }'
+}
+
+@test "Parquet gives the tokens of the same texts in JSON lines" {
+    "$DATA" tokenize --out lines four.jsonl
+    for file in plain dictionary length delta delta-plain zstd; do
+        cp "$FILES/$file" "$file.parquet"
+        run "$DATA" tokenize --out "$file" "$file.parquet"
+        echo "$file: $output"
+        [[ "$status" -eq 0 && "$output" == *" 4 documents, 56 bytes"* ]]
+        diff -r lines "$file"
+    done
+    cat four.jsonl four.jsonl >eight.jsonl
+    "$DATA" tokenize --out eight eight.jsonl
+    "$DATA" tokenize --out both plain.parquet zstd.parquet
+    diff -r eight both
+    "$DATA" train-tokenizer --vocab-size 270 --out p.json zstd.parquet
+    "$DATA" train-tokenizer --vocab-size 270 --out j.json four.jsonl
+    cmp p.json j.json
+}
+
+@test "what of a Parquet file is not read is refused by name" {
+    cp "$FILES/talk" talk.parquet
+    head -c 300 "$FILES/plain" >short.parquet
+    fails 93 "talk.parquet: no column 'text' in this file, which has: id, messages.list" \
+        --out set talk.parquet
+    fails 93 "column 'id' has int64 numbers, no text" --out set --field id talk.parquet
+    fails 93 "column 'messages.list.element.role' is in a list" --out set \
+        --field messages talk.parquet
+    fails 93 "short.parquet does not end as Parquet does: it is cut short" --out set \
+        short.parquet
+    sed 's/Hi/H\xff/' talk.parquet >latin.parquet
+    fails 93 "latin.parquet: row 0: column 'messages.list.element.content' is no text" \
+        --chat --out set latin.parquet
+    run bash -c "'$DATA' tokenize --out set - <'$FILES/plain'"
+    [[ "$status" -eq 93 && "$output" == *"stdin is not text but Parquet"* ]]
+    [ ! -e set ]
+}
+
+@test "a folder as the hub has it: files in order, one split, no card" {
+    mkdir -p hub/data hub/.git mixed
+    cp "$FILES/plain" hub/data/train-00001-of-00002.parquet
+    cp "$FILES/talk" hub/data/test-00000-of-00001.parquet
+    cp "$FILES/zstd" hub/data/train-00000-of-00002.parquet
+    echo '# A card' >hub/README.md
+    echo '{}' >hub/dataset_infos.json
+    fails 64 "hub has the splits test, train: name one with --split" --out set hub
+    fails 64 "hub has no files of the split 'dev', but of: test, train" \
+        --split dev --out set hub
+    "$DATA" tokenize --out set --split training hub
+    "$DATA" tokenize --out by-hand hub/data/train-*
+    diff -r set by-hand
+    cp "$FILES/zstd" hub/data/german-00000-of-00001.parquet
+    "$DATA" tokenize --out german --split german hub
+    cat four.jsonl >one.jsonl
+    "$DATA" tokenize --out lines one.jsonl
+    diff -r lines german
+    mkdir dev && cp "$FILES/zstd" dev/a.parquet && cp "$FILES/plain" dev/b.parquet
+    "$DATA" tokenize --out all --split all dev
+    "$DATA" tokenize --out none dev
+    diff -r all none
+    # in a tree of other texts it is passed over
+    cp "$FILES/plain" mixed/x.parquet
+    cp four.jsonl mixed
+    run "$DATA" tokenize --out tree mixed
+    echo "$output"
+    [[ "$status" -eq 0 && "$output" == *"passed over: 1 Parquet"* ]]
+    diff -r lines tree
+}
+
+@test "conversations in Parquet and in JSON lines, by the names that they have" {
+    cat >chat.jsonl <<'END'
+{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}
+{"prompt": "Add\n\n1 2", "response": "3"}
+END
+    cat >sharegpt.jsonl <<'END'
+{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}], "id": 1}
+END
+    echo '{"instruction": "Add", "input": "1 2", "output": "3", "text": ""}' >alpaca.jsonl
+    head -1 chat.jsonl >one.jsonl
+    tail -1 chat.jsonl >two.jsonl
+    "$DATA" tokenize --chat --out one one.jsonl
+    "$DATA" tokenize --prompts --out two two.jsonl
+    run "$DATA" tokenize --chat --fields sharegpt --out sharegpt sharegpt.jsonl
+    [[ "$status" -eq 0 && "$output" == *"fields that are not used: id"* ]]
+    diff -r one sharegpt
+    "$DATA" tokenize --prompts --fields alpaca --out alpaca alpaca.jsonl
+    diff -r two alpaca
+    "$DATA" tokenize --prompts --fields prompt=instruction+input,completion=output \
+        --out again alpaca.jsonl
+    diff -r two again
+    cp "$FILES/talk" talk.parquet
+    fails 93 "talk.parquet: row 1: 'messages' has 0 of them" --chat --out set talk.parquet
+    fails 93 "neither 'prompt' with 'response' or 'completion' nor 'messages', but: conversations, id; of ShareGPT's: --fields sharegpt" \
+        --chat --out set sharegpt.jsonl
+    fails 93 "'conversations[1].from' is 'robot'" --chat --fields sharegpt --out set \
+        <(sed 's/gpt/robot/' sharegpt.jsonl)
+    fails 64 "--fields: 'question' is none of messages, role" --chat --out set \
+        --fields question=prompt one.jsonl
+    fails 64 "--fields names no prompt, or no response" --prompts --out set \
+        --fields prompt=instruction alpaca.jsonl
+    fails 64 "--fields is for fine-tuning data" --out set --fields alpaca one.jsonl
+}
+
+@test "a sample of the documents is held out, whatever their order, and after kills" {
+    documents 3000 >a.jsonl
+    shuf --random-source=a.jsonl a.jsonl >b.jsonl
+    local options=(--seq-len 200 --shard-bytes 100000 --holdout 0.05)
+    run "$DATA" tokenize "${options[@]}" --seed 7 --out whole a.jsonl
+    echo "$output"
+    [[ "$status" -eq 0 ]]
+    held=$(sed -n 's/.*eval: .* samples of \([0-9]*\) documents, by --seed 7$/\1/p' <<<"$output")
+    [ "$held" -gt 90 ] && [ "$held" -lt 220 ]
+    "$DATA" verify whole/train && "$DATA" verify whole/eval
+    # the same documents of another order, others with another seed
+    lines() { "$DATA" decode <<<"$("$DATA" head --tokens "$1" | sed 's/\b256\b/10/g')" | sort; }
+    "$DATA" tokenize "${options[@]}" --seed 7 --out b b.jsonl
+    "$DATA" tokenize "${options[@]}" --seed 8 --out c a.jsonl
+    lines whole/eval >a.txt && lines b/eval >b.txt && lines c/eval >c.txt
+    [ "$(wc -l <a.txt)" -eq "$held" ]
+    cmp a.txt b.txt && ! cmp a.txt c.txt
+    lines whole/train >train.txt
+    sort a.txt train.txt >both.txt
+    sed 's/{"text": "//; s/"}//' a.jsonl | sort >all.txt
+    cmp both.txt all.txt
+    # killed, on one file twice, of text, and of standard input
+    cat a.jsonl b.jsonl >twice.jsonl
+    "$DATA" tokenize "${options[@]}" --out once twice.jsonl a.jsonl
+    kills=0
+    while [ ! -e out ] || [ -e .out.tokenize ]; do
+        "$DATA" tokenize "${options[@]}" --out out twice.jsonl a.jsonl >log 2>&1 &
+        pid=$!
+        sleep "0.$(printf %03d $((RANDOM % 60 + 5 * kills)))"
+        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid 2>/dev/null || true
+    done
+    echo "$kills kills"
+    diff -r once out
+    "$DATA" tokenize "${options[@]}" --field text --out pipe - <a.jsonl
+    "$DATA" tokenize "${options[@]}" --out file a.jsonl
+    diff -r pipe file
+    fails 64 "--holdout and --eval-fraction exclude each other" --out set \
+        --eval-fraction 0.1 --holdout 0.1 a.jsonl
+    fails 64 "--seed is for --holdout" --out set --seed 1 a.jsonl
+    fails 93 "none of 1 documents is held out" --out set --holdout 0.1 <(head -1 a.jsonl) \
+        --field text
+}
+
+@test "Parquet that is killed goes on, and examples are held out" {
+    for i in $(seq 60); do cp "$FILES/zstd" "$i.parquet"; done
+    local options=(--seq-len 20 --shard-bytes 400)
+    "$DATA" tokenize "${options[@]}" --out once ./*.parquet
+    kills=0
+    while [ ! -e out ] || [ -e .out.tokenize ]; do
+        "$DATA" tokenize "${options[@]}" --threads 1 --out out ./*.parquet >log 2>&1 &
+        pid=$!
+        sleep "0.$(printf %03d $((RANDOM % 30 + 5 * kills)))"
+        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid 2>/dev/null || true
+    done
+    echo "$kills kills"
+    diff -r once out
+    for i in $(seq 100); do
+        echo "{\"prompt\": \"p$i\", \"response\": \"r$i\"}"
+    done >p.jsonl
+    run "$DATA" tokenize --prompts --holdout 0.2 --seed 3 --out held p.jsonl
+    echo "$output"
+    [[ "$status" -eq 0 && "$output" == *"held/eval: "*" examples, by --seed"* ]]
+    fails 93 "none of 1 examples are held out" --prompts --out set --holdout 0.01 \
+        <(head -1 p.jsonl)
+}
+
+@test "texts of other encodings are named, and read with --encoding" {
+    printf 'Gr\374\337e und Fl\374sse\n' >latin1.txt
+    printf 'Grüße und Flüsse\n' >utf8.txt
+    fails 93 "latin1.txt is not UTF-8: 3 of its first 17 bytes are invalid" --out set \
+        latin1.txt
+    fails 93 "--encoding NAME from another encoding" --out set latin1.txt
+    "$DATA" tokenize --out utf8 utf8.txt
+    "$DATA" tokenize --out latin1 --encoding LATIN1 latin1.txt
+    diff -r utf8 latin1
+    gzip -c latin1.txt >packed.gz
+    "$DATA" tokenize --out packed --encoding LATIN1 packed.gz
+    diff -r utf8 packed
+    iconv -t UTF-16 utf8.txt >wide.txt
+    fails 93 "wide.txt is not text but UTF-16 text" --out set wide.txt
+    mkdir in && mv wide.txt in
+    "$DATA" tokenize --out wide --encoding UTF-16 in
+    diff -r utf8 wide
+    # long, with characters across every border of buffers, and gone on with
+    for i in $(seq 40000); do echo "Straße $i"; done >long.txt
+    iconv -t UTF-16LE long.txt >long16.txt
+    "$DATA" tokenize --out long --shard-bytes 300000 long.txt
+    "$DATA" tokenize --out long16 --shard-bytes 300000 --encoding UTF-16LE long16.txt
+    diff -r long long16
+    printf '{"text": "Gr\374\337e"}\n' >l.jsonl
+    "$DATA" tokenize --out lines --encoding LATIN1 l.jsonl
+    fails 64 "the encoding 'KOI9' is not known; iconv -l lists them" --encoding KOI9 \
+        --out set utf8.txt
+    fails 93 "utf8.txt: its byte 2 is not in ASCII" --encoding ASCII --out set utf8.txt
+    head -c 1001 long16.txt >half.txt
+    fails 93 "half.txt: its byte 1000 is not in UTF-16LE" --encoding UTF-16LE --out set \
+        half.txt
+    # lines that end as Windows ends them
+    printf 'a\r\n--\r\nb\r\n\r\nc\r\n' >dos.txt
+    run "$DATA" tokenize --out dos --separator -- dos.txt
+    [[ "$output" == *" 2 documents"* ]]
+    run "$DATA" tokenize --out blank --separator '' dos.txt
+    [[ "$output" == *" 2 documents"* ]]
+}
