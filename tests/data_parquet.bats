@@ -3,7 +3,7 @@
 # conversations of other shapes, a held-out sample of documents, encodings.
 
 load data_helpers
-export SUBCOMMAND=tokenize
+SUBCOMMAND=tokenize
 
 prepare() {
     FILES=$BATS_TEST_DIRNAME/fuzz/corpus/parquet

@@ -176,23 +176,13 @@ static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
 /* Where a column's pages begin and end. */
 static void meta_read_place(struct thrift *thrift, struct parquet_chunk *chunk)
 {
-    int64_t data = 0, dictionary = 0, bytes = 0;
-    struct thrift_field field = { 0, 0 };
-    while (thrift_next(thrift, &field))
-        if (field.id == 4)
-            chunk->codec = thrift_int(thrift, &field);
-        else if (field.id == 5)
-            chunk->values = thrift_int(thrift, &field);
-        else if (field.id == 7)
-            bytes = thrift_int(thrift, &field);
-        else if (field.id == 9)
-            data = thrift_int(thrift, &field);
-        else if (field.id == 11)
-            dictionary = thrift_int(thrift, &field);
-        else
-            thrift_skip(thrift, &field);
+    int64_t number[12] = { 0 };
+    thrift_numbers(thrift, number, 12);
+    int64_t bytes = number[7], data = number[9], dictionary = number[11];
     /* some writers put 0 for a dictionary that there is not */
     chunk->begin = dictionary > 0 && dictionary < data ? dictionary : data;
+    chunk->codec = number[4];
+    chunk->values = number[5];
     if (bytes < 0 || chunk->begin < 0 || chunk->begin > INT64_MAX - bytes ||
         chunk->values < 0)
         thrift->bad = true;

@@ -30,13 +30,14 @@ static const struct {
 };
 #define PAGE_CODECS ((int64_t)(sizeof page_codecs / sizeof *page_codecs))
 
-/* What the heads of the kinds of pages say. */
 struct page_head {
     int64_t type, bytes, packed_bytes, sum;
     int64_t values, encoding, defined_as, repeated_as;
-    int64_t defined_bytes, repeated_bytes;
-    bool summed, packed;
+    int64_t defined_bytes, repeated_bytes; /* -1: each behind its length */
+    bool packed;
 };
+
+#define PAGE_NO_SUM INT64_MAX
 
 enum { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 };
 
@@ -52,53 +53,36 @@ enum err parquet_page_unknown(int64_t encoding)
                    name != NULL ? name : "unknown", (long long)encoding);
 }
 
-/* The head of data (5), a dictionary (7) or data of the second version (8). */
-static void page_read_kind(struct thrift *thrift, int64_t kind,
-                           struct page_head *head)
-{
-    struct thrift_field field = { 0, 0 };
-    while (thrift_next(thrift, &field)) {
-        int64_t *into = field.id == 1                ? &head->values
-                        : field.id == 2 && kind != 8 ? &head->encoding
-                        : kind == 7                  ? NULL
-                        : field.id == 3 && kind == 5 ? &head->defined_as
-                        : field.id == 4
-                            ? kind == 5 ? &head->repeated_as : &head->encoding
-                        : kind == 5     ? NULL
-                        : field.id == 5 ? &head->defined_bytes
-                        : field.id == 6 ? &head->repeated_bytes
-                                        : NULL;
-        if (into != NULL)
-            *into = thrift_int(thrift, &field);
-        else if (kind == 8 && field.id == 7)
-            head->packed = thrift_int(thrift, &field) != 0;
-        else
-            thrift_skip(thrift, &field);
-    }
-}
-
+/* A page has the head of its kind in a field: 5 is data, 7 a dictionary, 8 data of
+ * the second version. */
 static void page_read_head(struct thrift *thrift, struct page_head *head)
 {
     struct thrift_field field = { 0, 0 };
-    *head = (struct page_head){ .values = -1,
-                                .packed = true,
-                                .defined_as = PARQUET_RLE,
-                                .repeated_as = PARQUET_RLE };
+    int64_t all[5] = { [4] = PAGE_NO_SUM }, kind[8] = { [1] = -1, [7] = 1 };
+    bool second = false;
     while (thrift_next(thrift, &field))
-        if (field.id == 1)
-            head->type = thrift_int(thrift, &field);
-        else if (field.id == 2)
-            head->bytes = thrift_int(thrift, &field);
-        else if (field.id == 3)
-            head->packed_bytes = thrift_int(thrift, &field);
-        else if (field.id == 4) {
-            head->sum = thrift_int(thrift, &field);
-            head->summed = true;
+        if (field.id < 5) {
+            all[field.id] = thrift_int(thrift, &field);
         } else if (field.type == THRIFT_STRUCT &&
-                   (field.id == 5 || field.id == 7 || field.id == 8))
-            page_read_kind(thrift, field.id, head);
-        else
+                   (field.id == 5 || field.id == 7 || field.id == 8)) {
+            second = field.id == 8;
+            thrift_numbers(thrift, kind, 8);
+        } else {
             thrift_skip(thrift, &field);
+        }
+    *head = (struct page_head){
+        .type = all[1],
+        .bytes = all[2],
+        .packed_bytes = all[3],
+        .sum = all[4],
+        .values = kind[1],
+        .encoding = second ? kind[4] : kind[2],
+        .defined_as = second ? PARQUET_RLE : kind[3],
+        .repeated_as = second ? PARQUET_RLE : kind[4],
+        .defined_bytes = second ? kind[5] : -1,
+        .repeated_bytes = second ? kind[6] : -1,
+        .packed = !second || kind[7] != 0,
+    };
 }
 
 /* The head of the next page: read with more behind it, until it is whole. */
@@ -172,8 +156,9 @@ static enum err page_bytes(struct parquet_column *column,
                    column->meta->path));
     packed->bytes = bytes;
     chunk->begin += head->packed_bytes;
-    if (head->summed && (uint32_t)crc32(0, packed->data, (unsigned)bytes) !=
-                            (uint32_t)head->sum)
+    if (head->sum != PAGE_NO_SUM &&
+        (uint32_t)crc32(0, packed->data, (unsigned)bytes) !=
+            (uint32_t)head->sum)
         return err_set(ERR_DATA, "has a page that is not what its sum says");
     if (head->type == PAGE_DATA_V2) {
         if (head->defined_bytes < 0 || head->repeated_bytes < 0 ||
@@ -220,7 +205,7 @@ static enum err page_levels(struct thrift *data, int most, int64_t bytes,
 enum err parquet_page_read(struct parquet_column *column,
                            struct parquet_page *out)
 {
-    struct page_head head;
+    struct page_head head = { .type = 0 };
     const struct parquet_leaf *leaf = column->leaf;
     TRY(page_head(column, &head));
     bool second = head.type == PAGE_DATA_V2;
@@ -247,8 +232,8 @@ enum err parquet_page_read(struct parquet_column *column,
     column->data =
         (struct thrift){ column->page.data,
                          column->page.data + column->page.bytes, false, 0 };
-    TRY(page_levels(&column->data, leaf->repeated,
-                    second ? head.repeated_bytes : -1, &column->repeated));
-    return page_levels(&column->data, leaf->defined,
-                       second ? head.defined_bytes : -1, &column->defined);
+    TRY(page_levels(&column->data, leaf->repeated, head.repeated_bytes,
+                    &column->repeated));
+    return page_levels(&column->data, leaf->defined, head.defined_bytes,
+                       &column->defined);
 }

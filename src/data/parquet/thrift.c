@@ -3,7 +3,7 @@
  * A field's head is a byte: its type, and how far its number is from the last
  * one's, or 0, with the number behind it. Numbers are varints, truths lie in the
  * type. Nothing is allocated; what is not wanted is stepped over, which is why a
- * depth has a limit here: it is the only recursion. */
+ * depth has a limit here: it is the only recursion. Parquet has no maps. */
 #include "src/data/parquet/thrift.h"
 
 #define THRIFT_DEPTH_MAX 32
@@ -70,18 +70,6 @@ static size_t thrift_count(struct thrift *thrift, int *type)
     return thrift_bytes(thrift, count);
 }
 
-static void thrift_skip_map(struct thrift *thrift)
-{
-    size_t count = thrift_bytes(thrift, thrift_varint(thrift));
-    uint8_t types = count > 0 ? thrift_byte(thrift) : 0;
-    const struct thrift_field key = { 0, types >> 4 },
-                              value = { 0, types & 0xf };
-    for (size_t i = 0; i < count && !thrift->bad; i++) {
-        thrift_skip(thrift, &key);
-        thrift_skip(thrift, &value);
-    }
-}
-
 void thrift_skip(struct thrift *thrift, const struct thrift_field *field)
 {
     struct thrift_field inner = { 0, 0 };
@@ -115,9 +103,6 @@ void thrift_skip(struct thrift *thrift, const struct thrift_field *field)
         for (size_t i = 0; i < count && !thrift->bad; i++)
             thrift_skip(thrift, &inner);
         break;
-    case THRIFT_MAP:
-        thrift_skip_map(thrift);
-        break;
     case THRIFT_STRUCT:
         while (thrift_next(thrift, &inner))
             thrift_skip(thrift, &inner);
@@ -126,6 +111,16 @@ void thrift_skip(struct thrift *thrift, const struct thrift_field *field)
         thrift->bad = true;
     }
     thrift->depth--;
+}
+
+void thrift_numbers(struct thrift *thrift, int64_t *number, int64_t count)
+{
+    struct thrift_field field = { 0, 0 };
+    while (thrift_next(thrift, &field))
+        if (field.id < count && field.type <= THRIFT_I64)
+            number[field.id] = thrift_int(thrift, &field);
+        else
+            thrift_skip(thrift, &field);
 }
 
 int64_t thrift_int(struct thrift *thrift, const struct thrift_field *field)

@@ -24,8 +24,7 @@ enum thrift_type {
     THRIFT_BINARY,
     THRIFT_LIST,
     THRIFT_SET,
-    THRIFT_MAP,
-    THRIFT_STRUCT,
+    THRIFT_STRUCT = 12,
 };
 
 /* Zeros before the first one of a structure. */
@@ -42,6 +41,9 @@ bool thrift_next(struct thrift *thrift, struct thrift_field *field);
 void thrift_skip(struct thrift *thrift, const struct thrift_field *field);
 /* A whole number or a truth; anything else is bad. */
 int64_t thrift_int(struct thrift *thrift, const struct thrift_field *field);
+/* All of a structure: number[id] of those fields below `count` that are such; the
+ * others stay, and what else there is is left out. */
+void thrift_numbers(struct thrift *thrift, int64_t *number, int64_t count);
 /* Lent. */
 const uint8_t *thrift_binary(struct thrift *thrift,
                              const struct thrift_field *field, size_t *bytes);
