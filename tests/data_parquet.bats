@@ -56,6 +56,8 @@ documents() {
         --chat --out set latin.parquet
     run bash -c "'$DATA' tokenize --out set - <'$FILES/plain'"
     [[ "$status" -eq 93 && "$output" == *"stdin is not text but Parquet"* ]]
+    mkfifo pipe.parquet # which is not waited for
+    fails 93 "pipe.parquet: is a pipe" --out set pipe.parquet
     [ ! -e set ]
 }
 

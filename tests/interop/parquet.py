@@ -202,6 +202,7 @@ def refused(reader, folder):
                                          pa.list_(pa.list_(talk))), "lists of lists"),
         ("records", "messages", pa.array([[{"role": "a", "n": 1}]]), "int64 numbers"),
         ("records", "messages", pa.array([{"role": "a"}]), "in a group"),
+        ("records", "messages", pa.array([[{"m": {"role": "b"}}]]), "in a group"),
         ("records", "messages", pa.array([[{"role": "a", "m": {"x": "b"}}]]),
          "in a group"),
     ]

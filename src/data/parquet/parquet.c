@@ -141,7 +141,9 @@ enum err parquet_open_records(const char *path, const char *const *names,
         bool deeper = before != NULL && before->top == leaf->top &&
                       before->inside != leaf->inside &&
                       strncmp(before->path, leaf->path, leaf->top) == 0;
-        if (deeper || (leaf->repeated == 0 && leaf->last > 0))
+        /* a list is two names, itself and its element's, then the text's */
+        if (deeper || (leaf->inside > 2 && leaf->repeated == 1) ||
+            (leaf->repeated == 0 && leaf->last > 0))
             TRY_OUT(err_set(ERR_UNSUPPORTED,
                             "%s: column '%s' is in a group; write it as a "
                             "text, or a list of objects with texts",

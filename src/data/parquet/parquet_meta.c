@@ -22,15 +22,11 @@
 
 enum meta_repetition { META_REQUIRED, META_OPTIONAL, META_REPEATED };
 
-static const char *const meta_types[] = { "truths",
-                                          "int32 numbers",
-                                          "int64 numbers",
-                                          "int96 times",
-                                          "float numbers",
-                                          "double numbers",
-                                          NULL,
-                                          "bytes of a fixed "
-                                          "length" };
+static const char *const meta_types[] = {
+    "truths",      "int32 numbers",        "int64 numbers",
+    "int96 times", "float numbers",        "double numbers",
+    NULL,          "bytes of fixed length"
+};
 #define META_BYTES 6 /* BYTE_ARRAY */
 
 /* A node of the tree. */
