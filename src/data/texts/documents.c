@@ -185,55 +185,55 @@ static enum err documents_judge(struct documents *documents, const char *set,
                    documents->options.field, err_text());
 }
 
-/* The next sample with a text. */
-static enum err documents_sample(struct documents *documents,
-                                 struct text_span *span, bool *more)
+/* The text of the next row or sample. */
+static enum err documents_cell(struct documents *documents,
+                               const uint8_t **text, size_t *bytes, bool *more)
 {
     struct mds_value value;
     const char *field = documents->options.field;
-    int64_t samples = mds_table_index(documents->table)->samples;
     struct text_place *place = &documents->place;
-    const char *set = documents_file(documents, place->file)->path;
-    size_t skip = documents->skip;
-    do {
-        *more = documents->sample < samples;
-        if (!*more)
-            return documents_judge(documents, set, NULL, 0);
-        place->offset = documents->sample++;
-        TRY(mds_table_read(documents->table, place->offset, field, &value));
-        if (value.kind != MDS_STR && value.kind != MDS_BYTES)
-            return err_set(ERR_USAGE,
-                           "%s: column '%s' is no text, which is a column of "
-                           "str or bytes",
-                           set, field);
-        if (skip > value.column.bytes)
-            return err_set(ERR_DATA, "%s: sample %lld: shorter than it was",
-                           set, (long long)place->offset);
-    } while (value.column.bytes == 0);
-    TRY(documents_judge(documents, set, value.column.data, value.column.bytes));
-    documents_give(documents, value.column.data, value.column.bytes, span);
-    documents->before += (int64_t)span->bytes;
+    if (documents->parquet != NULL) {
+        TRY(parquet_next_text(documents->parquet, text, bytes, more));
+        place->offset = parquet_row(documents->parquet);
+        return ERR_OK;
+    }
+    *more = documents->sample < mds_table_index(documents->table)->samples;
+    if (!*more)
+        return ERR_OK;
+    place->offset = documents->sample++;
+    TRY(mds_table_read(documents->table, place->offset, field, &value));
+    if (value.kind != MDS_STR && value.kind != MDS_BYTES)
+        return err_set(
+            ERR_USAGE,
+            "%s: column '%s' is no text, which is a column of str or "
+            "bytes",
+            documents_file(documents, place->file)->path, field);
+    *text = value.column.data;
+    *bytes = value.column.bytes;
     return ERR_OK;
 }
 
-/* The next row with a text. */
-static enum err documents_row(struct documents *documents,
-                              struct text_span *span, bool *more)
+/* The next row or sample with a text. */
+static enum err documents_sample(struct documents *documents,
+                                 struct text_span *span, bool *more)
 {
     const uint8_t *text = NULL;
+    char name[512];
     size_t bytes = 0, skip = documents->skip;
     const char *path = documents_file(documents, documents->place.file)->path;
     do {
-        TRY(parquet_next_text(documents->parquet, &text, &bytes, more));
+        TRY(documents_cell(documents, &text, &bytes, more));
         if (!*more)
             return documents_judge(documents, path, NULL, 0);
-        if (skip > bytes)
-            return err_set(ERR_DATA, "%s: shorter than it was",
-                           parquet_place(documents->parquet));
+        if (skip > bytes) {
+            documents_name(documents, &documents->place, name, sizeof name);
+            return err_set(ERR_DATA, "%s: shorter than it was", name);
+        }
     } while (bytes == 0);
-    documents->place.offset = parquet_row(documents->parquet);
     TRY(documents_judge(documents, path, text, bytes));
     documents_give(documents, text, bytes, span);
+    if (documents->table != NULL)
+        documents->before += (int64_t)span->bytes;
     return ERR_OK;
 }
 
@@ -275,11 +275,10 @@ enum err documents_next(struct documents *documents, struct text_span *span,
     while (documents->place.file < (int64_t)documents->inputs->count) {
         if (!documents_is_open(documents))
             TRY(documents_open(documents));
-        TRY(documents->lines != NULL   ? documents_record(documents, span, more)
-            : documents->table != NULL ? documents_sample(documents, span, more)
-            : documents->parquet != NULL
-                ? documents_row(documents, span, more)
-                : documents_text(documents, span, more));
+        TRY(documents->lines != NULL ? documents_record(documents, span, more)
+            : documents->text != NULL
+                ? documents_text(documents, span, more)
+                : documents_sample(documents, span, more));
         if (*more && documents->options.holdout > 0)
             documents_hold(documents, span);
         if (*more)
