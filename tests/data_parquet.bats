@@ -68,13 +68,15 @@ documents() {
     cp "$FILES/zstd" hub/data/train-00000-of-00002.parquet
     echo '# A card' >hub/README.md
     echo '{}' >hub/dataset_infos.json
-    fails 64 "hub has the splits test, train: name one with --split" --out set hub
-    fails 64 "hub has no files of the split 'dev', but of: test, train" \
+    fails 64 "hub has the splits test,train: name one with --split" --out set hub
+    fails 64 "hub has no files of the split 'dev', but of: test,train" \
         --split dev --out set hub
     "$DATA" tokenize --out set --split training hub
     "$DATA" tokenize --out by-hand hub/data/train-*
     diff -r set by-hand
     cp "$FILES/zstd" hub/data/german-00000-of-00001.parquet
+    cp "$FILES/zstd" hub/data/train_ge-00000-of-00001.parquet # two that begin alike
+    fails 64 "hub has the splits german,test,train,train_ge: name" --out set2 hub
     "$DATA" tokenize --out german --split german hub
     cat four.jsonl >one.jsonl
     "$DATA" tokenize --out lines one.jsonl

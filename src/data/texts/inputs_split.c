@@ -3,10 +3,10 @@
  * tell which. Among other texts Parquet is passed over, as what is no text is: a
  * tree of sources may have some for its tests. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clean.h"
 #include "src/data/texts/inputs_impl.h"
 
 #define SPLIT_BYTES 64
@@ -90,29 +90,31 @@ static bool split_card(const char *path)
 static enum err split_check(const struct inputs *inputs, size_t first,
                             const char *folder, bool parquet)
 {
-    char names[256] = "", split[SPLIT_BYTES];
+    char names[256] = ",", split[SPLIT_BYTES], whole[SPLIT_BYTES + 3];
     size_t kept = 0, splits = 0;
     for (size_t i = first; i < inputs->count; i++) {
         const char *path = inputs->file[i].path + strlen(folder);
         kept += split_wanted(inputs->split, path);
         split_of(path, split);
-        if (split[0] == '\0' || strstr(names, split) != NULL ||
+        snprintf(whole, sizeof whole, ",%s,", split);
+        if (split[0] == '\0' || strstr(names, whole) != NULL ||
             (parquet && !inputs->file[i].parquet))
             continue;
         splits++;
-        clean_join(names, sizeof names, ", ", "%s", split);
+        if (strlen(names) + strlen(whole) < sizeof names)
+            strcat(names, whole + 1);
     }
+    names[splits > 0 ? strlen(names) - 1 : 0] = '\0';
     if (inputs->split != NULL && kept == 0)
         return err_set(ERR_USAGE,
                        "%s has no files of the split '%s', but of: %s", folder,
-                       inputs->split, splits > 0 ? names : "none");
+                       inputs->split, splits > 0 ? names + 1 : "none");
     if (inputs->split != NULL || !parquet || splits < 2)
         return ERR_OK;
     return err_set(
         ERR_USAGE,
-        "%s has the splits %s: name one with --split, or say --split "
-        "all",
-        folder, names);
+        "%s has the splits %s: name one with --split, or say --split all",
+        folder, names + 1);
 }
 
 enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
@@ -130,7 +132,9 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
         struct inputs_file *file = &inputs->file[i];
         bool wanted = split_wanted(inputs->split, file->path + strlen(folder));
         if (wanted && file->parquet == parquet) {
-            inputs->file[kept++] = *file;
+            struct inputs_file moved = *file;
+            file->path = NULL;
+            inputs->file[kept++] = moved;
             continue;
         }
         inputs->by_name -= file->json && inputs->kind == INPUTS_BY_NAME;
