@@ -43,7 +43,7 @@ static enum err codec_lz4_unpack(const uint8_t *data, size_t bytes,
         length = lz4_length(data, bytes, &at, token & 0xf) + 4;
         if (back == 0 || back > done || length > out_bytes - done)
             return lz4_wrong();
-        codec_copy(out + done, back, length);
+        codec_copy(out + done, back, length, out_bytes - done);
         done += length;
     }
     return done == out_bytes ? ERR_OK : lz4_wrong();

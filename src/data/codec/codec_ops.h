@@ -32,9 +32,17 @@ struct codec_ops {
 extern const struct codec_ops codec_zstd_ops, codec_gz_ops, codec_bz2_ops,
     codec_snappy_ops, codec_br_ops, codec_lz4_ops;
 
-/* `bytes` of what came out `back` bytes before, which may be what this makes. */
-static inline void codec_copy(uint8_t *out, size_t back, size_t bytes)
+/* `bytes` of what came out `back` bytes before, which may be what this makes; there
+ * is `room` for so many. Most are short: eight at a time, beyond their end where
+ * that is room. */
+static inline void codec_copy(uint8_t *out, size_t back, size_t bytes,
+                              size_t room)
 {
+    for (size_t i = 0; back >= 8 && bytes + 8 <= room; i += 8) {
+        if (i >= bytes)
+            return;
+        memcpy(out + i, out + i - back, 8);
+    }
     for (; bytes > back; bytes -= back, out += back, back *= 2)
         memcpy(out, out - back, back);
     memcpy(out, out - back, bytes);

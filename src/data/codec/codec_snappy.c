@@ -59,7 +59,10 @@ static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
             length = extra > 0 ? number + 1 : length;
             if (length > bytes - at || length > out_bytes - done)
                 return snappy_wrong();
-            memcpy(out + done, data + at, length);
+            if (length <= 16 && bytes - at >= 16 && out_bytes - done >= 16)
+                memcpy(out + done, data + at, 16);
+            else
+                memcpy(out + done, data + at, length);
             at += length;
             done += length;
             continue;
@@ -70,7 +73,7 @@ static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
         }
         if (number == 0 || number > done || length > out_bytes - done)
             return snappy_wrong();
-        codec_copy(out + done, number, length);
+        codec_copy(out + done, number, length, out_bytes - done);
         done += length;
     }
     return done == out_bytes ? ERR_OK : snappy_wrong();
