@@ -66,6 +66,11 @@ struct ckpt_options {
     const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
                             * none. Swept when the saver is made */
     const char *local_key; /* signs what is saved there; NULL: "" */
+    /* It is memory, and two whole steps lie there: the one before a save stays
+     * until the next save begins. That is this one, or -1, when the first begins;
+     * others go then. */
+    bool local_two;
+    int64_t local_kept;
     int xor_group; /* of the local shards: parity over groups of so many nodes
                     * at most (2 to 32); 0: over pairs */
     /* NULL: items' data is memory of the program. Otherwise every save copies,
@@ -89,8 +94,7 @@ struct ckpt_options {
  * allocated and touched when it was made. A thread of its own does the rest
  * while training goes on: it writes the copy, and agrees with those of the
  * other ranks on the saver's own communicator; so a save takes the time of its
- * writes, however long a step is. At most one saver of a process may have a
- * save in flight. */
+ * writes, however long a step is. Savers of a process may work at the same time. */
 struct ckpt_saver;
 
 enum ckpt_phase {
@@ -144,8 +148,8 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
 
 /* The same to the nodes' own folders, with parity of each shard on other nodes
  * (ckpt_local.h): COMMITTED when all nodes have the step. An older
- * local step stays until then, and goes afterwards. On rank 0 `state`
- * must not be NULL. */
+ * local step stays until then, and goes afterwards (options.local_two: at the next
+ * save). Without `state` on rank 0, which has no memory for it, the save fails. */
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state);
 

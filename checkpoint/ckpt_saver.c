@@ -252,7 +252,7 @@ enum err ckpt_saver_staged(struct ckpt_saver *saver)
 }
 
 static enum err stage(struct ckpt_saver *saver, int64_t step,
-                      const json_t *state)
+                      const json_t *state, enum ckpt_saver_state first)
 {
     struct ckpt_save *save = &saver->save;
     assert(step >= 0);
@@ -274,7 +274,7 @@ static enum err stage(struct ckpt_saver *saver, int64_t step,
         begin_copies(saver);
         saver->progress.stage_s = clock_now() - saver->start_s;
     }
-    if (save->rank == 0 && state != NULL &&
+    if (save->rank == 0 && (state != NULL || first == NODE_WRITE) &&
         (save->state = json_deep_copy(state)) == NULL)
         err_keep(&saver->staged,
                  err_set(ERR_MEMORY, "checkpoint: out of memory"));
@@ -289,7 +289,7 @@ static enum err start(struct ckpt_saver *saver, const char *dir, int64_t step,
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
     TRY(ckpt_index_tmp_path(tmp, dir, step, save->attempt));
-    TRY(stage(saver, step, state));
+    TRY(stage(saver, step, state, first));
     memcpy(save->tmp, tmp, sizeof tmp);
     saver->progress.local = first == NODE_WRITE;
     thread_give(saver, first);
@@ -305,7 +305,7 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state)
 {
-    assert(saver->local != NULL && (saver->save.rank != 0 || state != NULL));
+    assert(saver->local != NULL);
     return start(saver, saver->save.local_dir, step, state, NODE_WRITE);
 }
 

@@ -17,7 +17,8 @@
 
 struct ckpt_saver_local {
     struct ckpt_xor *parity;
-    bool leads; /* this rank does what is done once a node */
+    bool leads;   /* this rank does what is done once a node */
+    int64_t kept; /* what all nodes have had last; options.local_two */
     /* of one save */
     char *text; /* the manifest, the same everywhere */
     size_t bytes;
@@ -34,6 +35,7 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver)
     TRY(ckpt_xor_create(saver->comm, group > 0 ? group : PAIR, save->local_dir,
                         &local->parity));
     local->leads = ckpt_nodes_leads(saver->comm);
+    local->kept = save->options.local_kept;
     if (local->leads)
         TRY(ckpt_index_sweep(save->local_dir));
     return ERR_OK;
@@ -62,10 +64,40 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
     saver->local = NULL;
 }
 
+static enum err remove_step(const struct ckpt_saver *saver, int64_t step)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_index_path(path, saver->save.local_dir, step));
+    return ckpt_index_discard(saver->save.local_dir, path);
+}
+
+static enum err remove_others(const struct ckpt_saver *saver, int64_t stays)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    TRY_OUT(ckpt_index_steps(saver->save.local_dir, &steps, &count, NULL));
+    for (int i = 0; i < count; i++)
+        if (steps[i] != stays)
+            TRY_OUT(remove_step(saver, steps[i]));
+out:
+    free(steps);
+    return rc;
+}
+
+/* What could not be removed costs room and nothing else. */
+static void tidy(const struct ckpt_saver *saver, int64_t stays)
+{
+    if (saver->local->leads && remove_others(saver, stays) != ERR_OK)
+        log_warn("old node-local checkpoints stay: %s", err_text());
+}
+
 enum err ckpt_saver_local_write(struct ckpt_saver *saver)
 {
     struct ckpt_save *save = &saver->save;
     TRY(ckpt_saver_staged(saver));
+    if (save->options.local_two)
+        tidy(saver, saver->local->kept);
     TRY(fsio_mkdirs(save->tmp));
     ckpt_crash_point("local-folder-made", save->rank);
     TRY(ckpt_save_write(save));
@@ -103,7 +135,8 @@ static struct ckpt_xor_save shared(const struct ckpt_saver *saver)
                                    .manifest = local->manifest,
                                    .manifest_crc =
                                        crc32c(0, local->text, local->bytes),
-                                   .shards = saver->save.shard_of };
+                                   .shards = saver->save.shard_of,
+                                   .memory = saver->save.options.local_two };
 }
 
 enum err ckpt_saver_local_prepare(struct ckpt_saver *saver)
@@ -143,13 +176,6 @@ enum err ckpt_saver_local_verify(struct ckpt_saver *saver)
     return ERR_OK;
 }
 
-static enum err remove_step(const struct ckpt_saver *saver, int64_t step)
-{
-    char path[FSIO_PATH_MAX];
-    TRY(ckpt_index_path(path, saver->save.local_dir, step));
-    return ckpt_index_discard(saver->save.local_dir, path);
-}
-
 /* A folder of the same step has the same values or a timeline that was given
  * up; the step before it stays until all nodes have the new one. */
 enum err ckpt_saver_local_commit(struct ckpt_saver *saver)
@@ -180,25 +206,11 @@ enum err ckpt_saver_local_clean(struct ckpt_saver *saver)
                : ERR_OK;
 }
 
-static enum err remove_others(const struct ckpt_saver *saver)
-{
-    enum err rc = ERR_OK;
-    int64_t *steps = NULL;
-    int count = 0;
-    TRY_OUT(ckpt_index_steps(saver->save.local_dir, &steps, &count, NULL));
-    for (int i = 0; i < count; i++)
-        if (steps[i] != saver->save.step)
-            TRY_OUT(remove_step(saver, steps[i]));
-    ckpt_crash_point("local-tidied", saver->save.rank);
-out:
-    free(steps);
-    return rc;
-}
-
-/* What could not be removed costs room and nothing else. */
 enum err ckpt_saver_local_tidy(struct ckpt_saver *saver)
 {
-    if (saver->local->leads && remove_others(saver) != ERR_OK)
-        log_warn("old node-local checkpoints stay: %s", err_text());
+    saver->local->kept = saver->save.step;
+    if (!saver->save.options.local_two)
+        tidy(saver, saver->save.step);
+    ckpt_crash_point("local-tidied", saver->save.rank);
     return ERR_OK;
 }

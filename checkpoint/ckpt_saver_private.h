@@ -194,7 +194,8 @@ enum err ckpt_saver_local_commit(struct ckpt_saver *saver);
 enum err ckpt_saver_local_revoke(struct ckpt_saver *saver);
 /* What was made for a save that failed goes. */
 enum err ckpt_saver_local_clean(struct ckpt_saver *saver);
-/* All nodes have the step: older ones go. */
+/* All nodes have the step: older ones go, with options.local_two at the next
+ * save. */
 enum err ckpt_saver_local_tidy(struct ckpt_saver *saver);
 
 /* The copy that training waits for. memcpy() of one tensor takes nearly twice

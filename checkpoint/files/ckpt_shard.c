@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <spawn.h>
@@ -234,6 +235,9 @@ static enum err plan_sums(struct writer *w)
     return w->sums != NULL ? ERR_OK : new_zeroed(&w->sums, (size_t)sums);
 }
 
+/* The library is for one thread at a time, and a process may have two savers. */
+static pthread_mutex_t hdf5 = PTHREAD_MUTEX_INITIALIZER;
+
 /* The frame, in a file of memory. */
 static enum err make_frame(struct writer *w,
                            const struct ckpt_hdf5_identity *identity)
@@ -244,8 +248,11 @@ static enum err make_frame(struct writer *w,
     if (fd < 0)
         return err_errno("%s: memory file", w->file.path);
     TRY(ckpt_segments_sort(share->segments, share->count, &w->sorted));
-    TRY(ckpt_hdf5_create(fd, w->file.path, identity, w->items, w->sorted,
-                         share->count, w->shard));
+    pthread_mutex_lock(&hdf5);
+    enum err rc = ckpt_hdf5_create(fd, w->file.path, identity, w->items,
+                                   w->sorted, share->count, w->shard);
+    pthread_mutex_unlock(&hdf5);
+    TRY(rc);
     if (fstat(fd, &status) != 0)
         return err_errno("%s: stat", w->file.path);
     w->shard->bytes = status.st_size;

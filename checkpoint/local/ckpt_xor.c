@@ -90,6 +90,14 @@ size_t ckpt_xor_bytes(size_t shard, int nodes, int group_max)
     return (size_t)((segment < chunk ? WINDOWS : 1) * others * segment);
 }
 
+size_t ckpt_xor_folder_bytes(size_t shard, int nodes, int group_max)
+{
+    if (nodes < 2)
+        return shard;
+    size_t others = (size_t)(nodes / group_count(nodes, group_max) - 1);
+    return shard + (shard + others - 1) / others;
+}
+
 /* The most ranks of any node of the group: it has so many sets. */
 static int sets_of(const struct ckpt_nodes *nodes, int groups, int group)
 {
@@ -285,7 +293,8 @@ static enum err take_own(struct ckpt_xor *x, const struct ckpt_xor_save *save,
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
     TRY_OUT(ckpt_read_create(save->dir, save->manifest, &reader));
-    TRY_OUT(ckpt_read_all(reader, number, NULL, NULL));
+    if (!save->memory)
+        TRY_OUT(ckpt_read_all(reader, number, NULL, NULL));
     TRY_OUT(fsio_path(path, "%s/%s", save->dir, shard->file));
     TRY_OUT(ckpt_map_file(path, shard->bytes, false, &x->own));
 out:
@@ -451,7 +460,7 @@ enum err ckpt_xor_verify(struct ckpt_xor *x, const struct ckpt_xor_save *save)
     if (x->damaged)
         return err_set(ERR_IO, "%s", x->failure);
     for (int i = 0; i < x->set_count; i++)
-        if (x->sets[i].rounds > 0)
+        if (x->sets[i].rounds > 0 && !save->memory)
             TRY(ckpt_parity_read(x->sets[i].path, save->manifest,
                                  save->manifest_crc, true, &again));
     return ERR_OK;

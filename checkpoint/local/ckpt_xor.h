@@ -17,6 +17,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
@@ -31,6 +32,7 @@ struct ckpt_xor_save {
     const struct ckpt_manifest *manifest;
     uint32_t manifest_crc; /* CRC32C of its text */
     const int *shards;     /* [ranks]: number in the manifest; -1: none */
+    bool memory; /* dir is: nothing is read again that was just written */
 };
 
 /* Groups of group_max nodes at most (2 to CKPT_PARITY_MEMBERS_MAX; one more only
@@ -46,6 +48,8 @@ void ckpt_xor_destroy(struct ckpt_xor *x);
 /* Memory that a save takes on a rank, whose shard has so many bytes, of so many
  * nodes: 0 where there is one. */
 size_t ckpt_xor_bytes(size_t shard, int nodes, int group_max);
+/* What then lies in the node's folder for it: the shard, and parity of others. */
+size_t ckpt_xor_folder_bytes(size_t shard, int nodes, int group_max);
 
 /* A save calls these in this order, and release after a failure on any rank. */
 /* Check the own shard against the manifest and map it; make, reserve and map
