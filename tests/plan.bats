@@ -86,6 +86,21 @@ TABLE
     [ "$(value total)" -eq $((total + parity)) ]
 }
 
+@test "kept steps count: two, their parity, a lost node's shard, a copy more" {
+    local kept=(checkpoint.local_dir=/tmp/x checkpoint.keep_state=true) staging
+    plan 0 model.preset=mpt-125m --ranks 4 --nodes 4 --json
+    staging=$(value staging)
+    [ "$(value node_files)" -eq 0 ]
+    plan 0 model.preset=mpt-125m --ranks 4 --nodes 4 --json "${kept[@]}"
+    [ "$(value staging)" -eq $((2 * staging)) ]
+    [ "$(value node_files)" -eq $((5 * staging)) ]
+    plan 0 model.preset=mpt-125m --ranks 8 --nodes 8 --json "${kept[@]}" \
+        checkpoint.redundancy=xor
+    [ $(($(value node_files) * 14 / $(value staging))) -eq 23 ]
+    plan 0 model.preset=mpt-125m --ranks 4 --json "${kept[@]}"
+    [ "$(value node_files)" -eq "$(value staging)" ]
+}
+
 @test "a shard degree that the ranks do not have is told" {
     for strategy in auto zero3; do
         plan 64 model.preset=mpt-tiny --ranks 2 parallel.shard_degree=4 \

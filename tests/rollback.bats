@@ -157,6 +157,10 @@ same_end() { # DIR
     same_end "$DIR/two"
     go 3 "$DIR/three" train.on_spike=rollback parallel.strategy=zero3
     same_end "$DIR/three"
+    # what the nodes keep of the step before is not gone back to
+    go 2 "$DIR/kept" train.on_spike=rollback checkpoint.keep_state=true \
+        "checkpoint.local_dir=$DIR/node"
+    same_end "$DIR/kept"
 }
 
 @test "the same bits through kill -9 before, in and after a rollback" {

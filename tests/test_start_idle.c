@@ -56,6 +56,11 @@ static const struct {
     { "checkpoint.redundancy=partner", NULL, NULL },
     { "checkpoint.local_dir=/tmp/l", "checkpoint.local_interval", NULL },
     { "checkpoint.local_interval=5ba", "checkpoint.local_dir", NULL },
+    { "checkpoint.keep_state=true", "checkpoint.local_dir", NULL },
+    { "checkpoint.keep_state=true checkpoint.local_dir=/tmp/l "
+      "checkpoint.local_interval=5ba",
+      "leave out checkpoint.local_interval", NULL },
+    { "checkpoint.keep_state=true checkpoint.local_dir=/tmp/l", NULL, NULL },
     { "checkpoint.local_dir=/tmp/l checkpoint.local_interval=5ba "
       "checkpoint.redundancy_group=4",
       NULL, "checkpoint.redundancy_group" },

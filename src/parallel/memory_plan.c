@@ -161,6 +161,12 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->partial_sums = replica.partial_sums;
     out->staging =
         input->stage || input->kernels->memory->device ? replica.staging : 0;
+    out->staging *= 1 + input->kept; /* each saver has its own */
+    if (input->kept)
+        out->node_files =
+            2 * ckpt_xor_folder_bytes(replica.staging, input->parity_nodes,
+                                      input->parity_group) +
+            (input->parity_nodes > 1 ? replica.staging : 0);
     out->parity = ckpt_xor_bytes(replica.staging, input->parity_nodes,
                                  input->parity_group);
     out->data = (size_t)(1 + input->prefetch) *
@@ -168,22 +174,24 @@ enum err memory_plan(const struct memory_plan_input *input,
                 input->order + input->indexes;
     out->comm = replica.exchange;
     if (input->ranks > 1)
-        out->comm += (size_t)input->ranks * PEER_BYTES;
+        out->comm += (size_t)input->ranks * (2 + input->kept) * PEER_BYTES / 2;
     if (input->replica.expert_degree > 1 || input->replica.sequence_degree > 1)
         out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
     size_t writer = writer_bytes(input, &replica);
-    out->runtime =
-        RUNTIME_BYTES + writer + (input->ranks > 1 ? MPI_BYTES : 0) +
-        (size_t)options->threads * THREAD_BYTES + replica.sums + input->norms +
-        item_bytes(input, &replica) +
-        7 * replica.items / 2; /* the saver has two, and what is in files */
+    out->runtime = RUNTIME_BYTES + (1 + input->kept) * writer +
+                   (input->ranks > 1 ? MPI_BYTES : 0) +
+                   (size_t)options->threads * THREAD_BYTES + replica.sums +
+                   input->norms +
+                   (1 + input->kept) * item_bytes(input, &replica) +
+                   /* a saver has two, and what is in files */
+                   (1 + input->kept) * (7 * replica.items / 2);
     size_t tensors = sum((size_t[]){ out->weights, out->master, out->moments,
                                      out->kept, out->frozen, out->gradients,
                                      out->partial_sums, out->model.total },
                          8);
-    size_t others = sum((size_t[]){ out->staging, out->parity, out->data,
-                                    out->comm, out->runtime },
-                        5);
+    size_t others = sum((size_t[]){ out->staging, out->parity, out->node_files,
+                                    out->data, out->comm, out->runtime },
+                        6);
     bool device = input->kernels->memory->device;
     size_t nccl = nccl_bytes(input);
     out->host = device ? arena_sum(others, out->model.host) : 0;
@@ -211,6 +219,7 @@ void memory_plan_kinds(const struct memory_plan *plan,
         { "scratch", plan->model.scratch },
         { "staging", plan->staging },
         { "parity", plan->parity },
+        { "node_files", plan->node_files },
         { "data", plan->data },
         { "comm", plan->comm },
         { "runtime", plan->runtime },

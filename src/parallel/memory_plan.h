@@ -14,7 +14,7 @@
  *
  * Not counted: what a device's driver takes for itself; pages of data set
  * files, which the system takes back when memory is short, and node-local
- * checkpoints, which are files. */
+ * checkpoints, which are files, but for those of checkpoint.keep_state. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,6 +44,8 @@ struct memory_plan_input {
     bool reads;        /* weights at the start (src/formats/weights.h) */
     int parity_nodes; /* of node-local checkpoints, and of a group of them at */
     int parity_group; /* most (ckpt_xor.h); 0: there are none */
+    bool
+        kept; /* each step stays in the nodes' memory (checkpoint.keep_state) */
 };
 
 /* Bytes on the rank that needs most; ARENA_BYTES_MAX: that much or more. */
@@ -58,6 +60,7 @@ struct memory_plan {
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
     size_t parity;            /* other nodes' shards on their way in a save */
+    size_t node_files;        /* kept steps: two, and a lost node's shard */
     size_t data;    /* microbatches of tokens, the order of samples, indexes */
     size_t comm;    /* gradient exchange, the libraries' buffers */
     size_t runtime; /* program, libraries, threads, tables */
@@ -65,8 +68,8 @@ struct memory_plan {
                        it is more than what the steps take later */
     size_t
         shared; /* of weights, frozen ones too, and indexes, what the ranks of a node have together */
-    size_t host;  /* beside tensors on a device: staging, parity, data, comm,
-                     runtime, reading */
+    size_t host;  /* beside tensors on a device: staging, parity, node_files,
+                     data, comm, runtime, reading */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };
 
@@ -77,7 +80,7 @@ enum err memory_plan(const struct memory_plan_input *input,
 
 /* The plan by kind, which together are the total and what the host has beside a
  * device. */
-#define MEMORY_PLAN_KINDS 17
+#define MEMORY_PLAN_KINDS 18
 struct memory_plan_kind {
     const char *name;
     size_t bytes;

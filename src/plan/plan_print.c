@@ -41,6 +41,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         "of kernels and threads",
         "checkpoint.async: the copy",
         "node-local checkpoints: of other nodes' shards",
+        "checkpoint.keep_state: steps in the node's memory",
         "microbatches of tokens, the order of samples",
         "gradient exchange",
         "program, libraries, tables (measured)",
@@ -166,7 +167,8 @@ static void print_memory(const struct plan_figures *f)
         line_of(bytes_of, kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
     if (f->bytes.host > 0)
         line_of(bytes_of, "host", (double)f->bytes.host,
-                "beside it: staging, parity, data, comm, runtime, reading");
+                "beside it: staging, parity, node_files, data, comm, runtime, "
+                "reading");
     if (f->why[0] != '\0')
         printf("  %s\n", f->why);
     if (f->limit_bytes == 0)

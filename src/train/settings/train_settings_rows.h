@@ -334,6 +334,11 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "none")                                                                  \
     S(checkpoint, DURATION, local_interval, "0ba", 0,                          \
       "between checkpoints in checkpoint.local_dir")                           \
+    S(checkpoint, BOOL, keep_state, "false", 0,                                \
+      "every finished step stays in checkpoint.local_dir, a folder in the "    \
+      "nodes' memory, until the second after it: a node's death costs one "    \
+      "finished step at most and the one at work, which is all with "          \
+      "checkpoint.async = false")                                              \
     S(checkpoint, CHOICE(checkpoint_redundancy), redundancy, "partner", 0,     \
       "of checkpoints in checkpoint.local_dir: parity over pairs of nodes, "   \
       "or over groups")                                                        \

@@ -142,13 +142,21 @@ static enum err check_local(const struct train_settings *s)
 {
     bool dir = s->checkpoint.local_dir[0] != '\0';
     bool interval = s->checkpoint.local_interval.value > 0;
-    if (interval && !dir)
-        return err_set(ERR_USAGE, "checkpoint.local_interval needs a folder on "
-                                  "every node: give checkpoint.local_dir");
-    if (dir && !interval)
+    bool kept = s->checkpoint.keep_state;
+    if (interval && kept)
+        return err_set(ERR_USAGE,
+                       "checkpoint.keep_state keeps every step: leave out "
+                       "checkpoint.local_interval");
+    if ((interval || kept) && !dir)
+        return err_set(ERR_USAGE,
+                       "checkpoint.%s needs a folder on every node: give "
+                       "checkpoint.local_dir, say /dev/shm/tessera-ckpt.%%j",
+                       kept ? "keep_state" : "local_interval");
+    if (dir && !interval && !kept)
         return err_set(ERR_USAGE,
                        "checkpoint.local_dir is given, but not how often to "
-                       "save there: give checkpoint.local_interval");
+                       "save there: give checkpoint.local_interval, or "
+                       "checkpoint.keep_state");
     for (int i = 0; i < train_settings_count && !dir; i++)
         if (globs_match("checkpoint.redundancy*",
                         train_settings_schema[i].key) &&

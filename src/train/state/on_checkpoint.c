@@ -65,10 +65,9 @@ struct on_checkpoint {
     pthread_mutex_t mutex; /* of its use by the saver's thread */
     bool left;             /* guarded: the lock is of no use */
 
-    /* for the records of the saver's thread */
-    const char *run_dir;
+    struct on_checkpoint_told told;
     struct on_checkpoint_local local;
-    int attempt;
+    struct on_checkpoint_kept kept;
 };
 
 static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
@@ -86,72 +85,23 @@ static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
     from.memory = on_checkpoint_copies_memory(checkpoint->copies);
     from.local_dir = checkpoint->local.dir;
     from.local_key = checkpoint->local.secret;
+    if (run->settings.checkpoint.keep_state && from.local_dir != NULL &&
+        run->position.came_back.asked)
+        TRY(comm_agree(run->comm,
+                       on_checkpoint_kept_forget(run->comm, from.local_dir,
+                                                 checkpoint->local.own.path)));
     TRY(on_checkpoint_restore(run, &from, &restored));
     checkpoint->last_step = restored.committed;
     checkpoint->arithmetics = restored.arithmetics;
     return ERR_OK;
 }
 
-static void log_save(const struct ckpt_progress *p)
-{
-    char size[32];
-    units_bytes((double)p->bytes, size, sizeof size);
-    if (p->phase == CKPT_PERSISTED)
-        log_debug("step %lld persisted: %.2fs", (long long)p->step,
-                  p->persist_s);
-    else if (p->phase == CKPT_COMMITTED)
-        log_info("step %lld committed%s: %s in %.2fs, of which training waited "
-                 "%.3fs",
-                 (long long)p->step, p->local ? " on the nodes" : "", size,
-                 p->total_s, p->stage_s > 0 ? p->stage_s : p->total_s);
-    else
-        log_warn("step %lld: the save has failed: %s", (long long)p->step,
-                 p->text);
-}
-
-/* A line that can't be written costs no checkpoint. */
-static void record_end(const struct on_checkpoint *checkpoint,
-                       const struct ckpt_progress *progress)
-{
-    bool committed = progress->phase == CKPT_COMMITTED;
-    const char *event = !committed        ? "save-failed"
-                        : progress->local ? "commit-local"
-                                          : "commit";
-    json_t *fields =
-        committed
-            ? json_pack("{s:I, s:I, s:f, s:f}", "step",
-                        (json_int_t)progress->step, "bytes",
-                        (json_int_t)progress->bytes, "seconds",
-                        progress->persist_s + progress->commit_s, "stage_s",
-                        progress->stage_s)
-            : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)progress->step,
-                        "error", err_name(progress->error), "reason",
-                        progress->text);
-    if (ledger_append(checkpoint->run_dir, event, checkpoint->attempt,
-                      fields) != ERR_OK)
-        log_warn("step %lld: no line in the ledger: %s",
-                 (long long)progress->step, err_text());
-}
-
 /* In the saver's thread, when it happens: the step that computes meanwhile may
  * be long. */
 static void record_save(void *arg, const struct ckpt_progress *progress)
 {
-    const struct on_checkpoint *checkpoint = arg;
-    bool persisted = progress->phase == CKPT_PERSISTED;
-    const struct timeline_detail detail = {
-        .label = persisted ? "checkpoint write" : "checkpoint commit",
-        .dims = "step",
-        .dim = { progress->step },
-        .bytes = (double)progress->bytes,
-    };
-    double took_s = persisted ? progress->persist_s : progress->commit_s;
-    int64_t now_ns = timeline_now();
-    timeline_add(checkpoint->run->timeline, TIMELINE_SAVE,
-                 now_ns - (int64_t)(took_s * 1e9), now_ns, &detail);
-    log_save(progress);
-    if (progress->phase != CKPT_PERSISTED)
-        record_end(arg, progress);
+    struct on_checkpoint *checkpoint = arg;
+    on_checkpoint_tell(&checkpoint->told, progress);
 }
 
 /* In the saver's thread. A process that stood still for long may have lost the
@@ -169,21 +119,34 @@ static enum err may_commit(void *arg)
     return rc;
 }
 
+/* A smaller microbatch leaves room for the copy, if that is where tensors are. */
+static enum err make_saver(const struct on_checkpoint *checkpoint,
+                           struct run *run, const struct ckpt_options *options,
+                           struct ckpt_saver **out)
+{
+    int count = 0;
+    const struct ckpt_item *items =
+        on_checkpoint_items_list(checkpoint->items, &count);
+    for (;;) {
+        enum err rc = ckpt_saver_create(run->comm, run->settings.run.dir,
+                                        options, items, count, out);
+        if (rc != ERR_MEMORY || options->memory != NULL)
+            return rc;
+        TRY(trainer_memory_shrink(run));
+    }
+}
+
 static enum err checkpoint_open(struct on_checkpoint *checkpoint,
                                 struct run *run)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &run->settings;
     char attempt[64];
     struct slurm slurm;
-    int count = 0;
+    bool kept = s->checkpoint.keep_state && checkpoint->local.dir != NULL;
     assert(checkpoint->saver == NULL);
-    const struct ckpt_item *items =
-        on_checkpoint_items_list(checkpoint->items, &count);
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, run->attempt);
-    checkpoint->run_dir = s->run.dir;
-    checkpoint->attempt = run->attempt;
+    checkpoint->told.run = run;
     struct ckpt_options options = {
         .attempt = attempt,
         .keep = (int)s->checkpoint.keep,
@@ -194,7 +157,7 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         .may_commit = may_commit,
         .record_arg = checkpoint,
         .memory = on_checkpoint_copies_memory(checkpoint->copies),
-        .local_dir = checkpoint->local.dir,
+        .local_dir = kept ? NULL : checkpoint->local.dir,
         .local_key = checkpoint->local.secret,
     };
     if (s->checkpoint.writers == WRITERS_NODE ||
@@ -202,16 +165,14 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         options.file_ranks = INT_MAX;
     if (s->checkpoint.redundancy == REDUNDANCY_XOR)
         options.xor_group = (int)s->checkpoint.redundancy_group;
-    for (;;) {
-        rc = ckpt_saver_create(run->comm, s->run.dir, &options, items, count,
-                               &checkpoint->saver);
-        /* a smaller microbatch leaves room for the copy, if that is where
-         * tensors are */
-        if (rc != ERR_MEMORY || options.memory != NULL)
-            return rc;
-        TRY(trainer_memory_shrink(run));
-    }
-    return rc;
+    TRY(make_saver(checkpoint, run, &options, &checkpoint->saver));
+    if (!kept)
+        return ERR_OK;
+    /* on the nodes lies what was just loaded, if it came from there */
+    on_checkpoint_kept_begin(
+        run, checkpoint->last_step < 0 ? run->position.step : -1,
+        &checkpoint->local, &options, &checkpoint->kept);
+    return make_saver(checkpoint, run, &options, &checkpoint->kept.saver);
 }
 
 static bool in_flight(const struct on_checkpoint *checkpoint)
@@ -382,12 +343,10 @@ static enum err checkpoint_finish(struct on_checkpoint *checkpoint,
     return ERR_OK;
 }
 
-static enum err checkpoint_step(struct on_checkpoint *checkpoint,
-                                const struct step_record *step)
+static enum err save_if_due(struct on_checkpoint *checkpoint,
+                            const struct step_record *step, bool last)
 {
     struct run *run = checkpoint->run;
-    assert(step->step == run->position.step);
-    bool last = step->finished || step->stop_signal != 0;
     bool settle = step->agreed[ASK_SETTLE] != 0;
     bool due = last || step->agreed[ASK_SAVE] != 0 ||
                run_due(run, run->settings.checkpoint.interval);
@@ -397,6 +356,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
     if (settle)
         TRY(check_failures(checkpoint, run));
     bool local_due = !due && checkpoint->local.dir != NULL &&
+                     checkpoint->kept.saver == NULL &&
                      (step->agreed[ASK_SAVE_LOCAL] != 0 ||
                       run_due(run, run->settings.checkpoint.local_interval));
     if ((!due && !local_due) || step->step == 0)
@@ -410,6 +370,19 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
     if (last)
         TRY(checkpoint_finish(checkpoint, run, step->stop_signal == 0));
     return ERR_OK;
+}
+
+static enum err checkpoint_step(struct on_checkpoint *checkpoint,
+                                const struct step_record *step)
+{
+    bool last = step->finished || step->stop_signal != 0;
+    bool kept = checkpoint->kept.saver != NULL;
+    assert(step->step == checkpoint->run->position.step);
+    if (kept && !last && step->step > 0)
+        TRY(on_checkpoint_kept_step(&checkpoint->kept, checkpoint->copies,
+                                    checkpoint->arithmetics));
+    TRY(save_if_due(checkpoint, step, last));
+    return kept && last ? on_checkpoint_kept_end(&checkpoint->kept) : ERR_OK;
 }
 
 /* Rank 0's clock and its choice decide when a save is due. */
@@ -447,6 +420,7 @@ static enum err checkpoint_handle(void *self, enum event event,
         checkpoint->commit_at = checkpoint->local_at = clock_now();
         return ERR_OK;
     case EVENT_BATCH_ASK:
+        TRY(on_checkpoint_kept_wait(&checkpoint->kept));
         checkpoint_ask(checkpoint, step, asks);
         return ERR_OK;
     default:
@@ -472,8 +446,10 @@ static enum err checkpoint_create(void *self, struct run *run)
 static bool checkpoint_leave(void *self, bool together)
 {
     struct on_checkpoint *checkpoint = self;
-    if (together) /* false: its thread hangs in a write */
-        return ckpt_saver_destroy(checkpoint->saver);
+    if (together) { /* false: its thread hangs in a write */
+        bool ended = ckpt_saver_destroy(checkpoint->kept.saver);
+        return ckpt_saver_destroy(checkpoint->saver) && ended;
+    }
     pthread_mutex_lock(&checkpoint->mutex);
     checkpoint->left = true;
     pthread_mutex_unlock(&checkpoint->mutex);

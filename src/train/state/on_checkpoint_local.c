@@ -104,7 +104,9 @@ enum err on_checkpoint_local_open(struct comm *comm, const char *setting,
                                   struct on_checkpoint_local *out)
 {
     char path[FSIO_PATH_MAX];
-    *out = (struct on_checkpoint_local){ .own.fd = -1 };
+    *out =
+        (struct on_checkpoint_local){ .own.fd = -1,
+                                      .of_job = strstr(setting, "%j") != NULL };
     if (setting[0] == '\0')
         return ERR_OK;
     TRY(comm_agree(comm, folder_of(setting, run_dir, path)));
@@ -115,10 +117,28 @@ enum err on_checkpoint_local_open(struct comm *comm, const char *setting,
     return agree_on_folder(comm, own_open(path, &out->own), path, out);
 }
 
+/* The folder and those that it lies in, as far as they are empty, by descriptors: a
+ * path may lead elsewhere by now. */
+static void remove_empty(int fd, char *path, int levels)
+{
+    char *name;
+    int at = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    while (at >= 0 && levels-- > 0 && (name = strrchr(path, '/')) != NULL &&
+           unlinkat(at, name + 1, AT_REMOVEDIR) == 0) {
+        int up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        *name = '\0';
+        fsio_close(at);
+        at = up;
+    }
+    fsio_close(at);
+}
+
 void on_checkpoint_local_close(struct on_checkpoint_local *local)
 {
     if (local == NULL || local->secret[0] == '\0')
         return;
+    if (local->own.fd >= 0)
+        remove_empty(local->own.fd, local->own.path, local->of_job ? 2 : 1);
     own_close(&local->own);
     explicit_bzero(local->secret, sizeof local->secret);
 }

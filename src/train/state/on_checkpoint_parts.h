@@ -131,6 +131,7 @@ void on_checkpoint_interval_ended(struct on_checkpoint_interval *interval,
 struct on_checkpoint_local {
     const char *dir; /* NULL: there is no such level */
     struct own own;
+    bool of_job; /* its folder is in one of this job */
     char secret[65];
 };
 
@@ -140,5 +141,47 @@ struct on_checkpoint_local {
 enum err on_checkpoint_local_open(struct comm *comm, const char *setting,
                                   const char *run_dir,
                                   struct on_checkpoint_local *out);
-/* NULL, or what has been opened or is all zero. */
+/* NULL, or what has been opened or is all zero. Empty folders go. */
 void on_checkpoint_local_close(struct on_checkpoint_local *local);
+
+/* --- what is told of saves (on_checkpoint_told.c) --- */
+
+struct on_checkpoint_told {
+    struct run *run;
+    bool kept; /* of each step: a line in ten seconds will do */
+    enum ckpt_phase last;
+    double last_s;
+};
+
+/* A save is PERSISTED, COMMITTED or has FAILED. In the saver's thread, when it
+ * happens: the step that computes meanwhile may be long. */
+void on_checkpoint_tell(struct on_checkpoint_told *told,
+                        const struct ckpt_progress *progress);
+
+/* --- the state of each step in the nodes' memory (on_checkpoint_kept.c) --- */
+
+struct on_checkpoint_kept {
+    struct ckpt_saver *saver; /* NULL: none is kept */
+    struct on_checkpoint_told told;
+    const char *at, *dir; /* this node's folder, and its name; lent */
+};
+
+/* Before the saver is made: its options, of those of the run's. `stays`: the step
+ * that was loaded from the nodes, or -1. */
+void on_checkpoint_kept_begin(struct run *run, int64_t stays,
+                              const struct on_checkpoint_local *local,
+                              struct ckpt_options *options,
+                              struct on_checkpoint_kept *kept);
+/* Until the last step is kept, or is not; nothing without a saver. Waits for no other
+ * rank but by its saver; ERR_COMM is this rank's alone. */
+enum err on_checkpoint_kept_wait(struct on_checkpoint_kept *kept);
+/* Begin to keep this step. All ranks do. */
+enum err on_checkpoint_kept_step(struct on_checkpoint_kept *kept,
+                                 struct on_checkpoint_copies *copies,
+                                 json_t *arithmetics);
+/* The run goes back further than the last step: what is kept in the folder `at`
+ * called `dir` goes. */
+enum err on_checkpoint_kept_forget(const struct comm *comm, const char *at,
+                                   const char *dir);
+/* The attempt ends and the run directory has its last step: all goes. */
+enum err on_checkpoint_kept_end(struct on_checkpoint_kept *kept);
