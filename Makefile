@@ -148,6 +148,7 @@ endef
 
 $(B)/%.o: %.c
 	$(call compile,,)
+$(B)/src/convert/foreign.o: src/convert/foreign.table
 
 # every CPU kernel file is compiled once per kernel set
 define kernel_set

@@ -348,7 +348,7 @@ layers: ## no include against the direction of dependencies
 man: all ## settings and options in the manual pages, from --help
 	$(Q)docs/man/settings $(B)/bin/tessera-train docs/man/tessera-train.1 >$(B)/tessera-train.1
 	$(Q)cp $(B)/tessera-train.1 docs/man/tessera-train.1
-	$(Q)for p in chat ckpt data eval generate health hf job ls plan report sweep top; do \
+	$(Q)for p in chat ckpt convert data eval generate health hf job ls plan report sweep top; do \
 	    docs/man/options $(B)/bin/tessera-$$p docs/man/tessera-$$p.1 >$(B)/page.1 && \
 	    cp $(B)/page.1 docs/man/tessera-$$p.1 || exit 1; done
 

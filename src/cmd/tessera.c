@@ -28,6 +28,7 @@ static const struct command {
     { "generate", "continue or score texts" },
     { "eval", "in-context tasks, perplexity, gauntlets" },
     { "hf", "from and to Hugging Face folders and GGUF files" },
+    { "convert", "another trainer's configuration as one of ours" },
     { "plan", "memory, batch, time and disk of a run, before it is queued" },
     { "launch", "in a Slurm job: check nodes, start, watch, restart" },
     { "data", "make data sets and tokenizers, look at them, check them" },
