@@ -16,7 +16,8 @@
 #include <strings.h>
 
 #define SETTINGS_HINT_YAML                                                     \
-    "this looks like YAML; settings are libconfig: write "                     \
+    "this looks like YAML; settings are libconfig, into which tessera "        \
+    "convert makes other trainers': write "                                    \
     "train: { seed = 1; }; for `train:` and, below it, `seed: 1`, and "        \
     "strings in double quotes"
 
