@@ -1,6 +1,7 @@
 /* What works on checkpoints without a communicator: listing. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
 #include "checkpoint/ckpt.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,13 +14,16 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    *info = (struct ckpt_info){ .step = ckpt_manifest_step_of(checkpoint_dir) };
+    char of[CKPT_INDEX_OF_BYTES];
+    *info = (struct ckpt_info){ .step = ckpt_manifest_step_of(checkpoint_dir),
+                                .eval_loss = NAN };
     TRY_OUT(fsio_path(info->path, "%s", checkpoint_dir));
     rc = ckpt_manifest_read(info->path, NULL, NULL, &manifest);
     if (rc == ERR_OK) {
         info->step = manifest->step;
         info->ranks = manifest->ranks;
         info->bytes = manifest->bytes;
+        info->eval_loss = ckpt_index_loss(info->path, manifest->state, of);
         rc = ckpt_manifest_check_sizes(manifest, info->path);
     }
     bool judged = rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;

@@ -59,6 +59,7 @@ struct ckpt_options {
     const char *attempt;   /* "JOB.ATTEMPT", names the temporary folder */
     int keep;              /* committed checkpoints to keep, >= 1; 0: all */
     int64_t keep_every;    /* multiples of it are kept for good; 0: none */
+    bool keep_best;        /* and the one with the least loss */
     double timeout_s;      /* of writing, and of each wait for others; 0: 600 */
     bool stage;            /* save copies; the items may change at once */
     int file_ranks;        /* of a node, that write a file of the run directory
@@ -242,6 +243,7 @@ struct ckpt_info {
     char state[16];   /* "good" (manifest and sizes check), "bad", or "unknown":
                        * it can't be read now */
     char reason[256]; /* why not good */
+    double eval_loss; /* of the step's evaluation; NAN: there was none */
 };
 
 /* One checkpoint folder; `step` is -1 where neither manifest nor name tells. */

@@ -156,26 +156,35 @@ static inline json_t *fixture_state(int64_t values)
                      (json_int_t)values, "lr", 0.1);
 }
 
-/* Save the values of `values` under `step`, in no more than so many seconds. */
+/* Save the values of `values` under `step` with this state, which goes. */
+static inline enum err fixture_save_state(struct comm *comm, const char *run,
+                                          int64_t step, int64_t values,
+                                          const struct ckpt_options *options,
+                                          json_t *state)
+{
+    struct ckpt_item items[FIXTURE_ITEMS];
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
+    fixture_fill(items, FIXTURE_ITEMS, values);
+    enum err rc =
+        ckpt_save(comm, run, step, state, items, FIXTURE_ITEMS, options, NULL);
+    json_decref(state);
+    fixture_free(items, FIXTURE_ITEMS);
+    return rc;
+}
+
+/* The same in no more than so many seconds. */
 static inline enum err fixture_save_within(struct comm *comm, const char *run,
                                            int64_t step, int64_t values,
                                            int keep, double timeout_s)
 {
-    struct ckpt_item items[FIXTURE_ITEMS];
     struct ckpt_options options = { .attempt = "1.1",
                                     .keep = keep,
                                     .timeout_s = timeout_s };
     if (getenv("VICTIM_TOGETHER") != NULL) /* ranks, one file */
         options.file_ranks = comm_size(comm);
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
-    fixture_fill(items, FIXTURE_ITEMS, values);
-    json_t *state = fixture_state(values);
-    enum err rc =
-        ckpt_save(comm, run, step, state, items, FIXTURE_ITEMS, &options, NULL);
-    json_decref(state);
-    fixture_free(items, FIXTURE_ITEMS);
-    return rc;
+    return fixture_save_state(comm, run, step, values, &options,
+                              fixture_state(values));
 }
 
 static inline enum err fixture_save(struct comm *comm, const char *run,

@@ -37,17 +37,17 @@ static void test_retention(struct comm *comm, const char *run)
         int64_t step;
         const char *want;
     } cases[] = {
-        { { 0, 0, NULL }, 12, "" },
-        { { 1, 0, NULL }, 12, "1 2 4 5 6 7 8 9 10 11" },
-        { { 2, 0, NULL }, 12, "1 2 4 5 6 7 8 9" },
+        { { 0, 0, 0, NULL }, 12, "" },
+        { { 1, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9 10 11" },
+        { { 2, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9" },
         /* 11 is damaged: it does not count among the good */
-        { { 3, 0, NULL }, 12, "1 2 4 5 6 7 8" },
-        { { 3, 4, NULL }, 12, "1 2 5 6 7" },
-        { { 1, 1, NULL }, 12, "" },
-        { { 1, 5, NULL }, 12, "1 2 4 6 7 8 9 11" },
+        { { 3, 0, 0, NULL }, 12, "1 2 4 5 6 7 8" },
+        { { 3, 4, 0, NULL }, 12, "1 2 5 6 7" },
+        { { 1, 1, 0, NULL }, 12, "" },
+        { { 1, 5, 0, NULL }, 12, "1 2 4 6 7 8 9 11" },
         /* nothing newer than the step just committed */
-        { { 1, 0, NULL }, 5, "1 2 4" },
-        { { 99, 0, NULL }, 12, "" },
+        { { 1, 0, 0, NULL }, 5, "1 2 4" },
+        { { 99, 0, 0, NULL }, 12, "" },
     };
     char dir[FSIO_PATH_MAX], text[128];
     int64_t *steps = NULL;
@@ -115,6 +115,66 @@ static void test_known(struct comm *comm, const char *run)
     join(text, sizeof text, steps, count);
     tap_is_str(text, "", "what was known long ago is looked at again");
     free(steps);
+}
+
+/* Saves a step whose state has a loss of a set, unless that is 0. */
+static void save_scored(struct comm *comm, const char *run, int64_t step,
+                        double loss, const char *set, int keep)
+{
+    const struct ckpt_options options = {
+        .attempt = "1.1", .keep = keep, .keep_best = true, .timeout_s = 60.0
+    };
+    json_t *state = loss > 0 ? json_pack("{s:{s:f, s:i}, s:s}", "eval", "loss",
+                                         loss, "tokens", 640, "eval_set", set)
+                             : json_object();
+    is_ok(fixture_save_state(comm, run, step, step, &options, state), "save");
+}
+
+/* A saver keeps the best one beside the newest; what is best follows from what is
+ * there. */
+static void test_best(struct comm *comm, const char *run)
+{
+    char text[FSIO_PATH_MAX], path[FSIO_PATH_MAX], want[FSIO_PATH_MAX];
+    struct ckpt_index_best best;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence;
+    fsio_path(text, "%s#best", run);
+    save_scored(comm, run, 1, 0, "", 0);
+    tap_is_int(ckpt_index_named(text, path), ERR_USAGE, "none is scored");
+    save_scored(comm, run, 2, 1.5, "a", 1);
+    save_scored(comm, run, 3, 2.5, "a", 1);
+    save_scored(comm, run, 4, 0, "", 1);
+    save_scored(comm, run, 5, 1.75, "a", 1);
+    is_ok(ckpt_index_steps(run, &steps, &count, &evidence), "list");
+    join(want, sizeof want, steps, count);
+    tap_is_str(want, "2 5", "the best and the newest stay");
+    free(steps);
+    ckpt_index_path(want, run, 2);
+    is_ok(ckpt_index_named(text, path), "the best");
+    tap_is_str(path, want, "is the one with the least loss");
+    save_scored(comm, run, 2, 0, "", 0);
+    is_ok(ckpt_index_best(run, &best), "what is best");
+    tap_ok(best.step == 5, "a step that is saved again without a loss is none");
+    json_t *eval = json_pack("{s:f, s:i}", "loss", 1.25, "tokens", 640);
+    is_ok(ckpt_index_loss_write(run, 9, eval), "no checkpoint of the step");
+    save_scored(comm, run, 6, 1.7, "b", 0);
+    is_ok(ckpt_index_best(run, &best), "what is best");
+    tap_ok(best.step == 6, "of the newest set");
+    is_ok(ckpt_index_loss_write(run, 5, eval), "evaluated behind its save");
+    damage(run, 6);
+    is_ok(ckpt_index_best(run, &best), "what is best");
+    tap_ok(best.step == 5 && best.loss == 1.75,
+           "a damaged one is not; what was saved counts");
+    json_decref(eval);
+    fsio_path(text, "%s#5", run);
+    ckpt_index_path(want, run, 5);
+    is_ok(ckpt_index_named(text, path), "a step");
+    tap_is_str(path, want, "by its number");
+    fsio_path(text, "%s#7", run);
+    tap_is_int(ckpt_index_named(text, path), ERR_USAGE, "that is not there");
+    is_ok(ckpt_index_named("runs/x#ema", path), "what is no step");
+    tap_is_str(path, "runs/x#ema", "stays");
 }
 
 static void test_pins(struct comm *comm, const char *run)
@@ -266,6 +326,8 @@ int main(void)
     test_retention(comm, run);
     fsio_path(run, "%s/known", folder);
     test_known(comm, run);
+    fsio_path(run, "%s/best", folder);
+    test_best(comm, run);
     fsio_path(run, "%s/pins", folder);
     test_pins(comm, run);
     fsio_path(run, "%s/sweep", folder);

@@ -70,6 +70,16 @@ static const struct {
     { "checkpoint.keep=0 checkpoint.keep_every=5", NULL,
       "checkpoint.keep_every" },
     { "checkpoint.keep=1 checkpoint.keep_every=5", NULL, NULL },
+    { "checkpoint.keep_best=true", NULL, "data.eval is empty" },
+    { "checkpoint.keep_best=true data.eval=/tmp/e checkpoint.keep=0 "
+      "eval.interval=1ba checkpoint.interval=1ba",
+      NULL, "keep = 0 keeps all" },
+    { "checkpoint.keep_best=true data.eval=/tmp/e eval.interval=1ba "
+      "checkpoint.interval=2ba",
+      NULL, NULL },
+    { "checkpoint.keep_best=true data.eval=/tmp/e eval.interval=5ba "
+      "checkpoint.interval=auto",
+      NULL, "meet at none before the last" },
     { "checkpoint.load_ignore=x", "checkpoint.load_ignore", NULL },
     { "checkpoint.load_weights_only=true", "checkpoint.load_weights_only",
       NULL },

@@ -11,6 +11,7 @@
  * Commands print their result and return ERR_OK, or an error that cmd_main() tells.
  * Only diff has a result that is neither (CKPT_CMD_DIFFERENT). scavenge is the one
  * that runs on several ranks; the launch script starts it. */
+#include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_tools.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/cmd/cmd_main.h"
@@ -57,6 +58,8 @@ static const struct options_row rows[] = {
                 "add such a line, with each KEY=VALUE"),
     OPTION_WHOLE(struct ckpt_cmd, attempt, "attempt", "N", 0, INT32_MAX,
                  "whose line it is"),
+    OPTION_FLAG(struct ckpt_cmd, keep_best, "keep-best",
+                "and the one with the least loss of an evaluation"),
     OPTION_TEXT(struct ckpt_cmd, before, "before", "STEP",
                 "the newest checkpoint when the attempt began"),
     OPTION_TEXT(struct ckpt_cmd, before_local, "before-local", "STEP",
@@ -111,7 +114,7 @@ static const struct command {
       ckpt_cmd_unpin,
       PATH_CHECKPOINT },
     { { "prune", "RUN", "delete old checkpoints", rows,
-        "keep|keep-every! dry-run json", 1, 1 },
+        "keep|keep-every! keep-best dry-run json", 1, 1 },
       ckpt_cmd_prune,
       PATH_OTHER },
     { { "interval", "[RUN]", "how often to save, by RUN or --cost and --mtbf",
@@ -160,6 +163,12 @@ static enum err run(const struct options *options, int *exit_code)
             return err_set(ERR_USAGE, "%s: a path is empty",
                            command->command.name);
     }
+    for (int p = 0; p < options->operand_count && p < CKPT_CMD_PATHS; p++)
+        if ((p == 0 || command->paths == PATHS_FOUND) &&
+            ckpt_index_is_named(cmd->paths[p])) {
+            TRY(ckpt_index_named(cmd->paths[p], cmd->named[p]));
+            cmd->paths[p] = cmd->named[p];
+        }
     if (command->paths == PATH_CHECKPOINT)
         TRY(ckpt_cmd_need_checkpoint(cmd->paths[0]));
     for (int p = 0; p < options->operand_count; p++)
@@ -175,8 +184,9 @@ int main(int argc, char **argv)
     static const struct options_program program = {
         .name = "ckpt",
         .about = "RUN is a run directory; CHECKPOINT is a folder "
-                 "RUN/checkpoints/step-*; A and B\nare either. Of a RUN show, "
-                 "digest and diff take the newest good checkpoint.\n",
+                 "RUN/checkpoints/step-*, RUN#STEP\nor RUN#best; A and B are "
+                 "either. Of a RUN show, digest and diff take the newest\n"
+                 "good checkpoint.\n",
         .end = "exit codes: 0 good, or equal; 1 diff: they differ; 64 usage; "
                "75 the file system\nfailed, try again; 93 damaged, missing, "
                "not readable, or no room\n",

@@ -13,10 +13,12 @@
 struct ckpt_cmd {
 #define CKPT_CMD_PATHS 2
     const char *paths[CKPT_CMD_PATHS];         /* NULL: not given */
+    char named[CKPT_CMD_PATHS][FSIO_PATH_MAX]; /* of RUN#best and RUN#STEP */
     char found[CKPT_CMD_PATHS][FSIO_PATH_MAX]; /* newest checkpoints of runs */
     bool json;
     bool stats;
     bool dry_run;
+    bool keep_best;
     int64_t ranks;                       /* 0: not given */
     int64_t keep;                        /* 0: not given */
     int64_t keep_every;                  /* 0: not given */

@@ -2,8 +2,8 @@
  * MODEL opens.
  *
  * A MODEL is a checkpoint of ours, of any strategy and number of ranks; a run
- * directory, which means its newest good checkpoint; either with #NAME behind
- * it, which means the weights that an algorithm of the run keeps (RUN#ema); a
+ * directory, which means its newest good checkpoint, or with #best or #STEP behind it
+ * the best one or that of a step; either with #NAME behind it, which means the weights that an algorithm of the run keeps (RUN#ema); a
  * Hugging Face folder; or a GGUF file. Whatever it is, its tensors have the
  * names, shapes and row order of params.h, and their elements are read as
  * floats. Where a checkpoint has adapters (LoRA), what is read is the base with

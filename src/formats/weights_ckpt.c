@@ -53,13 +53,15 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* PATH#NAME, unless that is there: the checkpoint's path, and `mean`. */
+/* PATH#NAME, unless that is there: the checkpoint's path, and `mean`; the path may
+ * be RUN#best or RUN#STEP. */
 static void split_path(const char *named, char path[FSIO_PATH_MAX],
                        char mean[MEAN_BYTES])
 {
     const char *mark = strrchr(named, '#');
-    bool whole = mark == NULL || strlen(mark) > MEAN_BYTES ||
-                 strchr(mark, '/') != NULL || fsio_exists(named);
+    bool whole = mark == NULL || ckpt_index_is_named(named) ||
+                 strlen(mark) > MEAN_BYTES || strchr(mark, '/') != NULL ||
+                 fsio_exists(named);
     size_t bytes = whole ? strlen(named) : (size_t)(mark - named);
     snprintf(path, FSIO_PATH_MAX, "%.*s",
              (int)(bytes < FSIO_PATH_MAX ? bytes : FSIO_PATH_MAX - 1), named);
@@ -72,6 +74,8 @@ static bool ckpt_is(const char *named)
     char path[FSIO_PATH_MAX];
     char mean[MEAN_BYTES];
     split_path(named, path, mean);
+    if (ckpt_index_is_named(path))
+        *strrchr(path, '#') = '\0';
     return (fsio_path(inner, "%s/%s", path, CKPT_MANIFEST_FILE) == ERR_OK &&
             fsio_exists(inner)) ||
            (fsio_path(inner, "%s/checkpoints", path) == ERR_OK &&
@@ -95,10 +99,11 @@ out:
 
 static enum err find_checkpoint(struct ckpt_source *source, const char *path)
 {
-    char manifest[FSIO_PATH_MAX];
-    TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
-    TRY(fsio_exists(manifest) ? fsio_path(source->path, "%s", path)
-                              : ckpt_index_newest(source->path, path));
+    char manifest[FSIO_PATH_MAX], place[FSIO_PATH_MAX];
+    TRY(ckpt_index_named(path, place));
+    TRY(fsio_path(manifest, "%s/%s", place, CKPT_MANIFEST_FILE));
+    TRY(fsio_exists(manifest) ? fsio_path(source->path, "%s", place)
+                              : ckpt_index_newest(source->path, place));
     return read_manifest(source);
 }
 

@@ -229,7 +229,7 @@ static void add_disk(struct plan_figures *f)
     int64_t every = 0;
     f->checkpoint_bytes = STATE_BYTES * (double)f->saved;
     if (s->checkpoint.keep > 0)
-        f->kept = (double)s->checkpoint.keep + 1;
+        f->kept = (double)s->checkpoint.keep + s->checkpoint.keep_best + 1;
     if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)
         f->kept =
             f->steps < 0

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
@@ -39,6 +40,18 @@ static enum err eval_write(const char *run_dir, int attempt,
     return rc;
 }
 
+/* Behind the save of the last step: beside what is saved. Without it the step is
+ * none of the best, that is all. */
+static void eval_keep(const struct run *run, const struct step_eval *result)
+{
+    json_t *eval = step_eval_json(result);
+    if (eval != NULL && ckpt_index_loss_write(run->settings.run.dir,
+                                              result->step, eval) != ERR_OK)
+        log_warn("step %lld: its checkpoint does not have its loss: %s",
+                 (long long)result->step, err_text());
+    json_decref(eval);
+}
+
 static enum err eval_now(void *self, bool *done)
 {
     struct on_eval *on = self;
@@ -57,6 +70,7 @@ static enum err eval_now(void *self, bool *done)
         tracking_list_add(run->now.record.scalars, "time/eval",
                           result->seconds);
         rc = eval_write(run->settings.run.dir, run->attempt, result);
+        eval_keep(run, result);
     }
     return comm_agree(run->comm, rc);
 }

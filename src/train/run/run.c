@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/jsontext.h"
 #include "src/base/new.h"
 
 bool run_due(const struct run *run, struct duration interval)
@@ -116,6 +117,12 @@ enum err run_average(struct run *run, int kept, double keep)
 }
 
 /* --- what listeners ask of a record --- */
+
+json_t *step_eval_json(const struct step_eval *eval)
+{
+    return json_pack("{s:o, s:I}", "loss", jsontext_real(eval->loss), "tokens",
+                     (json_int_t)eval->tokens);
+}
 
 bool step_record_logs(const struct step_record *step)
 {

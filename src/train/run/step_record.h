@@ -6,6 +6,7 @@
  * has failed. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,10 @@ struct step_eval {
     int64_t tokens;
     double seconds;
 };
+
+/* What is kept of it with the step's checkpoint: loss (null where it is not
+ * finite) and tokens. */
+json_t *step_eval_json(const struct step_eval *eval);
 
 struct step_record {
     int rank, ranks;

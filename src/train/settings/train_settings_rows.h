@@ -350,6 +350,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
           "save_total_limit save_num_checkpoints_to_keep keep_latest_k") })    \
     S(checkpoint, INT(0, SETTINGS_LARGE), keep_every, "0", 0,                  \
       "steps that are a multiple of it are kept for good; 0: none")            \
+    S(checkpoint, BOOL, keep_best, "false", 0,                                 \
+      "and the one with the least loss on data.eval is kept (RUN#best)",       \
+      .theirs = { ALSO("save_best load_best_model_at_end save_top_k") })       \
     S(checkpoint, BOOL, async, "true", 0,                                      \
       "copy the state and write it while training goes on; needs memory "      \
       "for the copy",                                                          \

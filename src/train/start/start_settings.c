@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
@@ -222,7 +223,8 @@ static enum err check_tuning(const struct train_settings *s)
 {
     static const char *const keys[] = { "lora.alpha", "lora.dropout",
                                         "lora.targets" };
-    if (strchr(s->start.weights, '#') != NULL && train_settings_freezes(s))
+    if (strchr(s->start.weights, '#') != NULL &&
+        !ckpt_index_is_named(s->start.weights) && train_settings_freezes(s))
         return err_set(ERR_USAGE,
                        "model.weights is a mean of weights (%s), which a run "
                        "that trains a part of its model would not find again: "

@@ -12,13 +12,12 @@
  * until checkpoint.failures_max in a row end the run with the last one's error;
  * where they fail for want of room, not before ten minutes of it. At a stop and
  * at the last step the save is awaited, and tried twice; at the last step room
- * is waited for. Nothing
- * is committed to a run that another has taken over. The state in the manifest
- * is the run's position and what must not change in a run: a resume with
- * another model, data set, batch, seed or slot count is refused, naming the
- * setting; one with other arithmetic (backend, its version; a GPU's libraries)
- * too, unless parallel.allow_arithmetic_change is set or determinism is "fast".
- */
+ * is waited for. Nothing is committed to a run that another has taken over. The
+ * state in the manifest is the run's position and what must not change in a run:
+ * a resume with another model, data set, batch, seed or slot count is refused,
+ * naming the setting; one with other arithmetic (backend, its version; a GPU's
+ * libraries) too, unless parallel.allow_arithmetic_change is set or determinism
+ * is "fast". */
 #include <assert.h>
 #include <jansson.h>
 #include <limits.h>
@@ -151,6 +150,7 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         .attempt = attempt,
         .keep = (int)s->checkpoint.keep,
         .keep_every = s->checkpoint.keep_every,
+        .keep_best = s->checkpoint.keep_best,
         .timeout_s = s->checkpoint.timeout_s,
         .stage = s->checkpoint.async,
         .record = record_save,

@@ -156,7 +156,7 @@ static enum err check_other(struct run *run, struct weights *weights)
                        "checkpoint.load: %s has weights alone: give it as "
                        "model.weights",
                        about->path);
-    if (strchr(run->settings.checkpoint.load, '#') != NULL)
+    if (strcmp(about->named, about->path) != 0)
         return err_set(ERR_USAGE,
                        "checkpoint.load: what a run goes on with is its own "
                        "weights, not their mean: leave out what follows '#', "

@@ -227,11 +227,17 @@ static enum err choices_restore(struct state_run *its, const json_t *state)
                : err_set(ERR_MEMORY, "out of memory");
 }
 
+/* The loss, if the step was evaluated: by it checkpoints are the best of a run
+ * (checkpoint/files/ckpt_index_best.c). */
 static enum err eval_store(const struct state_run *its, json_t *state)
 {
     const struct dataset *data = its->run->inputs.eval_data;
-    return data != NULL
-               ? run_put(state, "eval_set", json_string(dataset_id(data)))
+    const struct step_eval *eval = &its->run->now.record.eval;
+    if (data == NULL)
+        return ERR_OK;
+    TRY(run_put(state, "eval_set", json_string(dataset_id(data))));
+    return eval->step == its->run->position.step
+               ? run_put(state, "eval", step_eval_json(eval))
                : ERR_OK;
 }
 

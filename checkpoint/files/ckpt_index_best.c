@@ -1,0 +1,110 @@
+/* Which checkpoint is the best of a run, and what RUN#best and RUN#STEP name.
+ *
+ * A save that follows an evaluation of its step has the loss in its state; where
+ * the evaluation follows, as at a run's end, it is put into a file of the
+ * checkpoint's folder. So what is best is a matter of the checkpoints that are
+ * there: it comes and goes with them, whether a run is resumed, goes back, or is
+ * copied, and no rank has to be asked. Losses compare where they are of the same
+ * set and as many tokens; the newest checkpoint that has one says which. */
+#include "checkpoint/files/ckpt_index_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVAL_FILE "EVAL" /* as "eval" of a state */
+#define FILE_BYTES_MAX 65536
+
+enum err ckpt_index_loss_write(const char *run_dir, int64_t step,
+                               const json_t *eval)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    TRY(ckpt_index_path(dir, run_dir, step));
+    TRY(fsio_path(path, "%s/" EVAL_FILE, dir));
+    char *text = json_dumps(eval, JSON_COMPACT);
+    enum err rc = text != NULL && fsio_exists(dir)
+                      ? fsio_write_atomic(path, text, strlen(text))
+                      : ERR_OK;
+    free(text);
+    return rc;
+}
+
+double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
+                       char of[CKPT_INDEX_OF_BYTES])
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *eval = json_incref(json_object_get(state, "eval"));
+    if (eval == NULL && checkpoint_dir != NULL &&
+        fsio_path(path, "%s/" EVAL_FILE, checkpoint_dir) == ERR_OK &&
+        fsio_exists(path) &&
+        fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes) == ERR_OK)
+        eval = json_loadb(text, bytes, 0, NULL);
+    const json_t *value = json_object_get(eval, "loss");
+    const char *set = json_string_value(json_object_get(state, "eval_set"));
+    double loss = json_is_number(value) ? json_number_value(value) : NAN;
+    snprintf(of, CKPT_INDEX_OF_BYTES, "%.64s %lld", set != NULL ? set : "",
+             (long long)json_integer_value(json_object_get(eval, "tokens")));
+    free(text);
+    json_decref(eval);
+    return loss;
+}
+
+/* The newer of two equal ones; one that cannot be read now is not looked at. */
+enum err ckpt_index_best(const char *run_dir, struct ckpt_index_best *best)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    *best = (struct ckpt_index_best){ .step = -1 };
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, NULL));
+    while (count-- > 0) {
+        char path[FSIO_PATH_MAX], of[CKPT_INDEX_OF_BYTES];
+        struct ckpt_manifest *manifest = NULL;
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[count]));
+        bool good = ckpt_manifest_read(path, NULL, NULL, &manifest) == ERR_OK &&
+                    ckpt_manifest_check_sizes(manifest, path) == ERR_OK;
+        double loss = good ? ckpt_index_loss(path, manifest->state, of) : NAN;
+        if (best->step < 0 ? !isnan(loss)
+                           : loss < best->loss && strcmp(of, best->of) == 0) {
+            *best = (struct ckpt_index_best){ steps[count], loss, "" };
+            memcpy(best->of, of, sizeof of);
+        }
+        ckpt_manifest_destroy(manifest);
+    }
+out:
+    free(steps);
+    return rc;
+}
+
+bool ckpt_index_is_named(const char *text)
+{
+    const char *mark = strrchr(text, '#');
+    return mark != NULL && mark > text && !fsio_exists(text) &&
+           (strcmp(mark, "#best") == 0 ||
+            (mark[1] != '\0' && strlen(mark) <= 13 &&
+             strspn(mark + 1, "0123456789") + 1 == strlen(mark)));
+}
+
+enum err ckpt_index_named(const char *text, char path[FSIO_PATH_MAX])
+{
+    char run_dir[FSIO_PATH_MAX];
+    struct ckpt_index_best best = { .step = -1 };
+    const char *mark = strrchr(text, '#');
+    if (!ckpt_index_is_named(text))
+        return fsio_path(path, "%s", text);
+    TRY(fsio_path(run_dir, "%.*s", (int)(mark - text), text));
+    if (mark[1] != 'b')
+        best.step = strtoll(mark + 1, NULL, 10);
+    else
+        TRY(ckpt_index_best(run_dir, &best));
+    TRY(ckpt_index_path(path, run_dir, best.step));
+    if (best.step >= 0 && fsio_exists(path))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "%s: the run has no such checkpoint%s: tessera-ckpt ls %s "
+                   "tells which it has",
+                   text, mark[1] == 'b' ? " that was evaluated" : "", run_dir);
+}

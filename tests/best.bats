@@ -1,0 +1,124 @@
+#!/usr/bin/env bats
+# Evaluation while training: checkpoint.keep_best and RUN#best, through resumes and
+# rollbacks; several held-out sets; means of checkpoints.
+
+load run_helpers
+
+setup_file() {
+    data_folder
+}
+
+# A rate that is soon too high, so that the best step is not the last one.
+ROUGH=(train.max_duration=20ba eval.interval=2ba eval.samples=0 optimizer.lr=0.05
+    checkpoint.interval=2ba checkpoint.keep=1 checkpoint.keep_best=true scheduler.warmup=20ba)
+
+# best_of DIR [STEP]: the evaluated step with the least loss, up to that one, of
+# those that were saved: every second
+best_of() {
+    jq -s "map(select(.step % 2 == 0 and .step <= ${2:-999})) | min_by(.eval_loss).step" \
+        "$1/eval.jsonl"
+}
+
+steps() { # DIR
+    printf '%s\n' "$1"/checkpoints/step-* | sed 's/.*step-0*//' | tr '\n' ' '
+}
+
+at() { # DIR STEP
+    printf '%s/checkpoints/step-%09d' "$1" "$2"
+}
+
+marked() { # DIR
+    "$BIN/tessera-ckpt" ls "$1" --json | jq 'map(select(.best)) | map(.step)[]'
+}
+
+@test "the best checkpoint stays beside the newest, on one rank and on two" {
+    train 1 "$DIR/one" "${ROUGH[@]}"
+    best=$(best_of "$DIR/one")
+    echo "best: $best, there are: $(steps "$DIR/one")"
+    [ "$best" -lt 20 ]
+    [ "$(steps "$DIR/one")" = "$best 20 " ]
+    [ "$(marked "$DIR/one")" = "$best" ]
+    "$BIN/tessera-ckpt" ls "$DIR/one" | grep -E "^$best .* best "
+    # killed at once behind a commit, and on with two ranks
+    train 1 "$DIR/two" "${ROUGH[@]}" train.max_duration="$((best + 1))ba" \
+        scheduler.t_max=20ba
+    rm -r "$(at "$DIR/two" $((best + 1)))"
+    train 2 "$DIR/two" "${ROUGH[@]}"
+    [ "$(steps "$DIR/two")" = "$best 20 " ]
+    [ "$("$BIN/tessera-ckpt" digest "$DIR/two#best")" = \
+        "$("$BIN/tessera-ckpt" digest "$DIR/one#best")" ]
+}
+
+@test "RUN#best and RUN#STEP are taken wherever a model or a checkpoint is" {
+    best=$(best_of "$DIR/one")
+    at=$(at "$DIR/one" "$best")
+    [ "$("$BIN/tessera-ckpt" show "$DIR/one#best" --json | jq .step)" = "$best" ]
+    ends 0 '' "$BIN/tessera-ckpt" diff "$DIR/one#best" "$DIR/one#$best"
+    ends 0 good "$BIN/tessera-ckpt" verify "$DIR/one#best"
+    ends 64 'no such checkpoint' "$BIN/tessera-ckpt" show "$DIR/one#3"
+    ends 0 '' "$BIN/tessera-generate" "$DIR/one#best" --prompt the --max-tokens 4
+    "$BIN/tessera-eval" "$DIR/one#best" --perplexity "$DIR/data/eval" --json >"$DIR/a"
+    "$BIN/tessera-eval" "$at" --perplexity "$DIR/data/eval" --json >"$DIR/b"
+    [ "$(jq -S '.. | .loss? // empty' "$DIR/a")" = "$(jq -S '.. | .loss? // empty' "$DIR/b")" ]
+    "$BIN/tessera-hf" export "$DIR/one#best" --out "$DIR/exported"
+    train 1 "$DIR/from" model.weights="$DIR/one#best" train.max_duration=1ba
+    grep -q "\"$at\"" "$DIR/from/ledger.jsonl"
+    train 1 "$DIR/loaded" checkpoint.load="$DIR/one#best" checkpoint.load_weights_only=true \
+        train.max_duration=1ba
+    train 1 "$DIR/on" checkpoint.load="$DIR/one#best" train.max_duration="$((best + 1))ba"
+    [ "$("$BIN/tessera-ckpt" show "$DIR/on" --json | jq .step)" = $((best + 1)) ]
+    # another set's losses do not compare
+    train 1 "$DIR/one" "${ROUGH[@]}" train.max_duration=22ba data.eval="$DIR/data/train" \
+        eval.samples=16
+    [ "$(marked "$DIR/one")" = 22 ]
+}
+
+@test "a last step that is evaluated behind its save can be the best" {
+    train 1 "$DIR/last" train.max_duration=5ba eval.interval=0ba checkpoint.interval=0ba
+    [ "$(marked "$DIR/last")" = 5 ]
+    train 1 "$DIR/none" train.max_duration=5ba checkpoint.interval=2ba data.eval= \
+        eval.samples=0
+    ends 64 'no such checkpoint that was evaluated' "$BIN/tessera-ckpt" show "$DIR/none#best"
+}
+
+@test "a step that was given up is not the best" {
+    best=$(best_of "$DIR/one")
+    long=("${ROUGH[@]}" checkpoint.keep=0 scheduler.t_max=20ba)
+    train 1 "$DIR/back" "${long[@]}" train.max_duration="${best}ba"
+    [ "$(marked "$DIR/back")" = "$best" ]
+    # as a run that went back and was killed at once leaves its ledger
+    uuid=$(jq -r .state.run_uuid "$(at "$DIR/back" "$best")/MANIFEST.json")
+    jq -nc --arg uuid "$uuid" --argjson to $((best - 2)) '{ event: "rollback", attempt: 1,
+        run_uuid: $uuid, kind: "spike", step: ($to + 3), loss: 9, grad_norm: 9,
+        reason: "test", from: ($to + 2), to: $to, first: $to, batches: 3,
+        number: 1 }' >>"$DIR/back/ledger.jsonl"
+    long+=(train.max_duration=$((best + 1))ba eval.interval=0ba)
+    ends 93 'has given up since*remove it' train 1 "$DIR/back" "${long[@]}"
+    rm -r "$(at "$DIR/back" "$best")"
+    train 2 "$DIR/back" "${long[@]}"
+    # the step is saved again, and was evaluated in the old way alone
+    grep "\"step\": $best," "$DIR/back/eval.jsonl"
+    "$BIN/tessera-ckpt" ls "$DIR/back" --json >"$DIR/list"
+    jq -e --argjson step "$best" 'map(select(.step == $step))[0] |
+        .eval_loss == null and (.best | not)' "$DIR/list"
+    now=$(marked "$DIR/back")
+    echo "now: $now of $(steps "$DIR/back")"
+    [ "$now" = "$(jq 'map(select(.eval_loss != null)) | min_by(.eval_loss).step' "$DIR/list")" ]
+    [ "$now" != "$best" ]
+}
+
+@test "intervals that never meet are told of when a run starts" {
+    cat >"$DIR/said.table" <<'TABLE'
+eval.interval=4ba checkpoint.interval=3ba|
+eval.interval=5ba checkpoint.interval=7ba|meet at none before the last
+eval.interval=5ba checkpoint.interval=auto|unless by chance
+eval.interval=5ba checkpoint.interval=1h|unless by chance
+TABLE
+    while IFS='|' read -r settings text; do
+        # shellcheck disable=SC2086 # several words
+        train 1 "$DIR/meet" checkpoint.keep_best=true $settings >"$DIR/said" 2>&1
+        if [ -n "$text" ]; then grep "keep_best.*$text" "$DIR/said"; else
+            ! grep keep_best "$DIR/said"; fi
+        rm -r "$DIR/meet"
+    done <"$DIR/said.table"
+}
