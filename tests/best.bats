@@ -122,3 +122,65 @@ TABLE
         rm -r "$DIR/meet"
     done <"$DIR/said.table"
 }
+
+# SETS: run settings of two further held-out sets, one of them beside the data
+sets_are() {
+    SETS=("eval.sets=more, half=$DIR/half" eval.interval=4ba eval.samples=8
+        train.max_duration=8ba)
+    [ -d "$DIR/half" ] && return
+    head -c 30000 "$DIR/text" >"$DIR/some"
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.5 \
+        --out "$DIR/data/train/more" "$DIR/some"
+    tail -c 20000 "$DIR/text" >"$DIR/some"
+    "$BIN/tessera-data" tokenize --seq-len 64 --out "$DIR/half" "$DIR/some"
+}
+
+# of eval.jsonl, without times and attempts
+results() {
+    jq -c '[.step, .eval_loss, .sets]' "$1/eval.jsonl"
+}
+
+@test "several held-out sets: each has its loss, as if it were alone" {
+    sets_are
+    train 1 "$DIR/sets" "${SETS[@]}" tracking.tensorboard=true log.level=info 2>"$DIR/said"
+    grep 'step 4 eval loss .* of half' "$DIR/said"
+    jq -es 'length == 2 and all(.sets | keys == ["half", "more"])' "$DIR/sets/eval.jsonl"
+    grep -rqa eval/half/loss "$DIR/sets" --include='events.out*'
+    for set in half more; do
+        folder=$DIR/half
+        [ $set = half ] || folder=$DIR/data/train/more/eval
+        train 1 "$DIR/alone-$set" "${SETS[@]:1}" data.eval="$folder"
+        [ "$(jq -c "[.step, .sets.$set.loss, .sets.$set.tokens]" "$DIR/sets/eval.jsonl")" = \
+            "$(jq -c '[.step, .eval_loss, .tokens]' "$DIR/alone-$set/eval.jsonl")" ]
+    done
+    # what they tell changes nothing of what is trained
+    [ "$(digest "$DIR/sets")" = "$(digest "$DIR/alone-half")" ]
+    # and the first one decides what is best
+    [ "$("$BIN/tessera-ckpt" ls "$DIR/sets" --json | jq '.[-1].eval_loss')" = \
+        "$(jq -s '.[-1].eval_loss' "$DIR/sets/eval.jsonl")" ]
+}
+
+@test "several held-out sets: the same on more ranks and through a resume" {
+    sets_are
+    SETS+=(scheduler.t_max=8ba)
+    train 1 "$DIR/resumed" "${SETS[@]}" train.max_duration=5ba
+    train 3 "$DIR/resumed" "${SETS[@]}"
+    train 2 "$DIR/ranks" "${SETS[@]}"
+    [ "$(results "$DIR/ranks")" = "$(results "$DIR/sets")" ]
+    [ "$(results "$DIR/resumed" | jq -c 'select(.[0] != 5)')" = "$(results "$DIR/sets")" ]
+}
+
+@test "several held-out sets: stops, pages and refusals name them" {
+    sets_are
+    train 1 "$DIR/stopped" "${SETS[@]}" \
+        'finish=({name="threshold"; metric="eval/half/loss"; value=100.0;})'
+    [ "$(jq -s '.[-1].step' "$DIR/stopped/eval.jsonl")" -lt 8 ]
+    "$BIN/tessera-report" "$DIR/sets" --json "$DIR/page.json" --out "$DIR/page.html"
+    jq -e '[.. | .sets? | .half?.loss? // empty] | length == 1' "$DIR/page.json"
+    grep -q 'evaluation of half' "$DIR/page.html"
+    "$BIN/tessera-top" "$DIR/sets" --once | grep -E 'eval .*[0-9] of half'
+    ends 64 'eval.sets: half' train 1 "$DIR/no" "${SETS[@]}" "eval.sets=half=$DIR/half 0.5"
+    ends 64 'half is there twice' train 1 "$DIR/no" "${SETS[@]}" "eval.sets=half, half"
+    ends 64 'need data.eval' train 1 "$DIR/no" "${SETS[@]}" data.eval= eval.samples=0
+    ends 93 'eval.sets: nothing' train 1 "$DIR/no" "${SETS[@]}" eval.sets=nothing
+}

@@ -89,10 +89,11 @@ const struct dataset_contents *dataset_contents(const struct dataset *dataset)
     return &contents;
 }
 
-enum err run_data_mixture(const struct train_settings *s, const void *images,
-                          struct run_data *data)
+enum err run_data_mixture(const struct train_settings *s, bool held_out,
+                          const void *images, struct run_data *data)
 {
     (void)s;
+    (void)held_out;
     (void)images;
     (void)data;
     return err_set(ERR_UNSUPPORTED, "there is one data set, in memory");

@@ -102,9 +102,15 @@ static enum err add_memory(const struct plan_options *options,
                            struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
-    size_t index = 0, text = 0;
+    size_t index = 0, text = 0, other = 0;
+    struct run_data *eval = NULL;
     if (f->data != NULL)
         index = run_data_index_bytes(f->data, &text);
+    if (f->data != NULL && s->data.eval[0] != '\0' &&
+        run_data_open_eval(s, NULL, &eval) == ERR_OK)
+        index += run_data_index_bytes(eval, &other);
+    run_data_close(eval);
+    text = other > text ? other : text;
     f->place = (struct train_memory_place){
         .threads = f->threads,
         .ranks = f->ranks,

@@ -50,11 +50,19 @@ static void html_tiles(const struct report *report, FILE *out)
     const struct run_history *run = report->runs[0];
     const struct report_figures *f = &report->figures[0];
     char text[96];
+    const char *name;
+    json_t *set;
     fputs("<div class=\"tiles\">\n", out);
     tile_number(out, "%.4f", f->loss, "training loss");
     snprintf(text, sizeof text, "best evaluation, step %lld",
              (long long)f->eval_best_step);
     tile_number(out, "%.4f", f->eval_best, text);
+    json_object_foreach(run->sets, name, set)
+    {
+        snprintf(text, sizeof text, "newest evaluation of %.64s", name);
+        tile_number(out, "%.4f",
+                    json_number_value(json_object_get(set, "loss")), text);
+    }
     tile_number(out, "%.0f", run->last_step >= 0 ? (double)run->last_step : NAN,
                 "steps");
     tile_units(out, units_count, (double)run->tokens, "tokens");

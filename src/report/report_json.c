@@ -117,7 +117,8 @@ static json_t *results_json(const struct run_history *run)
                              jsontext_string(run->tasks[i].name), "examples",
                              (json_int_t)run->tasks[i].examples, "accuracy",
                              run->tasks[i].accuracy));
-    return json_pack("{s:o, s:o}", "evaluations", evals, "tasks", tasks);
+    return json_pack("{s:o, s:O?, s:o}", "evaluations", evals, "sets",
+                     run->sets, "tasks", tasks);
 }
 
 static json_t *stat_json(const struct run_stat *stat)

@@ -144,6 +144,7 @@ static void free_lists(struct run_history *history)
     free(history->old);
     free(history->attempts);
     free(history->evals);
+    json_decref(history->sets);
     free(history->commits);
     free(history->events);
     free(history->samples);

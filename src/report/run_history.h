@@ -43,6 +43,7 @@
  * known to be no step: scoring tasks and samples there count as training. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -205,6 +206,7 @@ struct run_history {
     size_t attempt_count;
     struct run_eval *evals; /* by step */
     size_t eval_count;
+    json_t *sets; /* the newest of eval.sets: {NAME: {loss, tokens}}; or NULL */
     struct run_commit *commits; /* in the file's order */
     size_t commit_count;
     struct run_event *events; /* likewise */

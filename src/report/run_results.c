@@ -129,8 +129,13 @@ enum err run_results_eval(void *arg, const char *line, size_t bytes)
         history->skipped_lines++;
         return ERR_OK;
     }
-    if (memmem(line, bytes, loss, sizeof loss - 1) != NULL)
+    if (memmem(line, bytes, loss, sizeof loss - 1) != NULL) {
+        json_t *object = json_loadb(line, bytes, 0, NULL);
+        json_decref(history->sets);
+        history->sets = json_incref(json_object_get(object, "sets"));
+        json_decref(object);
         return take_loss(history, values);
+    }
     return take_tasks(history, line, bytes, (int64_t)values[1]);
 }
 

@@ -274,11 +274,16 @@ static void draw_ranks(struct frame *frame)
 static void draw_saved(struct frame *frame)
 {
     const struct run_history *run = frame->run;
+    const char *name;
+    json_t *set;
     if (run->eval_count > 0) {
         const struct run_eval *eval = &run->evals[run->eval_count - 1];
         frame_line(frame, "eval", "%.4f at step %lld", eval->loss,
                    (long long)eval->step);
     }
+    json_object_foreach(run->sets, name, set)
+        frame_line(frame, "eval", "%.4f of %.64s",
+                   json_number_value(json_object_get(set, "loss")), name);
     if (run->commit_count == 0) {
         frame_line(frame, "commit", "none yet");
         return;

@@ -2,41 +2,73 @@
  * the end. How it is computed is trainer_eval.c's.
  *
  * Results go to the record and to RUN/eval.jsonl: attempt, step, eval_loss
- * (nats per token; null where it is not finite), tokens, seconds. A stop
- * signal ends an evaluation early, without a result. */
+ * (nats per token; null where it is not finite), tokens, all of data.eval, which
+ * decides what is best, and seconds of all; "sets" has loss and tokens of
+ * each of eval.sets by its name. A stop signal ends an evaluation early, without a
+ * result for any set. */
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/train/listeners/eval_due.h"
 #include "src/train/loop/trainer.h"
+#include "src/train/start/run_data.h"
 
 struct on_eval {
-    struct trainer_eval *eval; /* NULL: there is nothing to evaluate */
+    const struct run_data *sets; /* NULL: there is nothing to evaluate */
+    struct trainer_eval *evals[STREAMS_MAX]; /* of each */
+    struct step_eval results[STREAMS_MAX];
     struct eval_due due;
 };
 
-static enum err eval_write(const char *run_dir, int attempt,
-                           const struct step_eval *result)
+static enum err eval_write(const struct on_eval *on, const json_t *sets)
 {
-    char path[FSIO_PATH_MAX];
-    char line[256];
-    char value[JSONTEXT_NUMBER_BYTES];
+    const struct run *run = on->due.run;
+    const struct step_eval *result = &on->results[0];
+    char path[FSIO_PATH_MAX], value[JSONTEXT_NUMBER_BYTES];
+    char line[256 + STREAMS_MAX * (MIXTURE_NAME_BYTES + 128)];
     int fd = -1;
+    char *more = json_object_size(sets) > 0 ? json_dumps(sets, 0) : NULL;
     jsontext_number(result->loss, value);
-    TRY(lines_open(run_dir, EVAL_DUE_FILE, path, &fd));
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
-             "\"tokens\": %lld, \"seconds\": %.3f}",
-             attempt, (long long)result->step, value, (long long)result->tokens,
-             result->seconds);
+             "\"tokens\": %lld, \"seconds\": %.3f%s%s}",
+             run->attempt, (long long)result->step, value,
+             (long long)result->tokens, result->seconds,
+             more != NULL ? ", \"sets\": " : "", more != NULL ? more : "");
+    free(more);
+    TRY(lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd));
     enum err rc = lines_append(fd, path, line);
     close(fd);
+    return rc;
+}
+
+/* Rank 0: to the log, the step's figures and the file. */
+static enum err eval_tell(const struct on_eval *on)
+{
+    const struct run *run = on->due.run;
+    json_t *sets = json_object();
+    for (int i = 0; i < on->sets->count; i++) {
+        const struct step_eval *result = &on->results[i];
+        const char *name = i > 0 ? on->sets->text.entries[i - 1].name : "";
+        char key[96];
+        log_info("step %lld eval loss %.4f%s%s (%lld tokens, %.1fs)",
+                 (long long)result->step, result->loss, i > 0 ? " of " : "",
+                 name, (long long)result->tokens, result->seconds);
+        snprintf(key, sizeof key, "eval/%s%sloss", name, i > 0 ? "/" : "");
+        tracking_list_add(run->now.record.scalars, key, result->loss);
+        if (i > 0)
+            jsontext_set(&sets, name, step_eval_json(result));
+    }
+    enum err rc = eval_write(on, sets);
+    json_decref(sets);
     return rc;
 }
 
@@ -55,21 +87,25 @@ static void eval_keep(const struct run *run, const struct step_eval *result)
 static enum err eval_now(void *self, bool *done)
 {
     struct on_eval *on = self;
-    const struct run *run = on->due.run;
+    struct run *run = on->due.run;
     const struct step_eval *result = &run->now.record.eval;
     enum err rc = ERR_OK;
-    TRY(trainer_eval_run(on->eval, done));
+    double begin = clock_now();
+    TRY(trainer_event(run, EVENT_EVAL_START));
+    *done = true;
+    for (int i = 0; i < on->sets->count && *done; i++)
+        TRY(trainer_eval_run(on->evals[i], &on->results[i], done));
+    on->results[0].seconds = clock_now() - begin; /* of all */
+    if (*done)
+        run->now.record.eval = on->results[0];
+    TRY(trainer_event(run, EVENT_EVAL_END));
     if (!*done)
         return ERR_OK;
     assert(result->step == run->position.step);
     if (run->rank == 0) {
-        log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
-                 (long long)result->step, result->loss,
-                 (long long)result->tokens, result->seconds);
-        tracking_list_add(run->now.record.scalars, "eval/loss", result->loss);
+        rc = eval_tell(on);
         tracking_list_add(run->now.record.scalars, "time/eval",
                           result->seconds);
-        rc = eval_write(run->settings.run.dir, run->attempt, result);
         eval_keep(run, result);
     }
     return comm_agree(run->comm, rc);
@@ -86,20 +122,24 @@ static enum err on_eval_create(void *self, struct run *run)
                                  .evaluate = eval_now,
                                  .self = on,
                                  .last_step = -1 };
-    return trainer_eval_create(run, &on->eval);
+    on->sets = run->inputs.eval_sets;
+    for (int i = 0; on->sets != NULL && i < on->sets->count; i++)
+        TRY(trainer_eval_create(run, i, &on->evals[i]));
+    return ERR_OK;
 }
 
 static void on_eval_destroy(void *self)
 {
     struct on_eval *on = self;
-    trainer_eval_destroy(on->eval);
+    for (int i = 0; i < STREAMS_MAX; i++)
+        trainer_eval_destroy(on->evals[i]);
 }
 
 static enum err eval_handle(void *self, enum event event,
                             const struct step_record *step, struct asks *asks)
 {
     struct on_eval *on = self;
-    return on->eval != NULL ? eval_due_handle(&on->due, event, step, asks)
+    return on->sets != NULL ? eval_due_handle(&on->due, event, step, asks)
                             : ERR_OK;
 }
 

@@ -73,6 +73,7 @@ struct on_finish {
       "data.eval is empty")                                                    \
     X(gauntlet, "eval/gauntlet/*", GIVEN(s->eval.gauntlet),                    \
       "eval.gauntlet is empty")                                                \
+    X(sets, "eval/*/loss", GIVEN(s->eval.sets), "eval.sets is empty")          \
     X(tasks, "eval/*-shot", GIVEN(s->eval.tasks) || GIVEN(s->eval.gauntlet),   \
       "eval.tasks and eval.gauntlet are empty")                                \
     X(experts, "train/balance_loss experts/*", s->model.experts > 0,           \

@@ -131,15 +131,17 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
 
 struct trainer_eval;
 
-/* Borrows the trainer, of whose eval_data eval.samples are evaluated. *out is
- * NULL where there are none; after an error it is to be destroyed, too. */
-enum err trainer_eval_create(struct run *run, struct trainer_eval **out);
+/* Borrows the trainer; of this one of its eval_sets eval.samples are
+ * evaluated. After an error *out is to be destroyed, too. */
+enum err trainer_eval_create(struct run *run, int set,
+                             struct trainer_eval **out);
 /* NULL is fine. */
 void trainer_eval_destroy(struct trainer_eval *eval);
 
-/* *done is false when a stop signal has cut it short; else the trainer's record
- * has the result, the same on all ranks. Collective. */
-enum err trainer_eval_run(struct trainer_eval *eval, bool *done);
+/* *done is false when a stop signal has cut it short; else *out is the result, the
+ * same on all ranks but for seconds. Collective. */
+enum err trainer_eval_run(struct trainer_eval *eval, struct step_eval *out,
+                          bool *done);
 
 /* The loss of each sample of the step at hand, with the weights as they are and
  * without a gradient: the forward pass of an evaluation, one sample at a time,

@@ -19,9 +19,11 @@
 #include "src/data/set/dataset.h"
 #include "src/data/set/loader.h"
 #include "src/job/stop.h"
+#include "src/train/start/run_data.h"
 
 struct trainer_eval {
     struct run *run;
+    int set;         /* of run->inputs.eval_sets */
     int64_t samples; /* per evaluation */
     int64_t micro;   /* per leaf */
     int64_t leaves;
@@ -100,18 +102,15 @@ static enum err eval_fill(struct trainer_eval *eval)
     return eval_layout(eval);
 }
 
-enum err trainer_eval_create(struct run *run, struct trainer_eval **out)
+enum err trainer_eval_create(struct run *run, int set,
+                             struct trainer_eval **out)
 {
     int64_t limit = run->settings.eval.samples;
-    int64_t samples = run->inputs.eval_data != NULL
-                          ? dataset_samples(run->inputs.eval_data)
-                          : 0;
-    *out = NULL;
-    if (samples == 0)
-        return ERR_OK;
+    int64_t samples = dataset_samples(run->inputs.eval_sets->sets[set]);
     struct trainer_eval *eval = NULL;
     TRY(new_zeroed(&eval, 1));
     eval->run = run;
+    eval->set = set;
     eval->samples = limit > 0 && limit < samples ? limit : samples;
     *out = eval;
     return eval_fill(eval);
@@ -165,7 +164,8 @@ static enum err eval_microstep(struct trainer_eval *eval, struct run *run,
                   (replica_sequence(replica) != NULL && has);
     bool counts = has && *failed == ERR_OK && stop_requested() == 0;
     if (counts)
-        *failed = loader_read(&run->inputs.eval_data, run->inputs.eval_order,
+        *failed = loader_read(&run->inputs.eval_sets->sets[eval->set],
+                              run->inputs.eval_orders[eval->set],
                               number * eval->micro, leaf_samples(eval, number),
                               run->inputs.batch);
     counts = counts && *failed == ERR_OK;
@@ -255,14 +255,14 @@ static double eval_sum(const struct trainer_eval *eval)
     return sum;
 }
 
-enum err trainer_eval_run(struct trainer_eval *eval, bool *done)
+enum err trainer_eval_run(struct trainer_eval *eval, struct step_eval *out,
+                          bool *done)
 {
     enum err rc = ERR_OK;
     struct run *run = eval->run;
     double begin = clock_now();
     assert(run->now.left_out == NULL && !run->engine.adrift);
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
-    TRY(trainer_event(run, EVENT_EVAL_START));
     TRY(comm_agree(run->comm, eval_layout(eval)));
     rc = eval_leaves(eval, run, &words[0]);
     if (!run->engine.adrift)
@@ -275,11 +275,11 @@ enum err trainer_eval_run(struct trainer_eval *eval, bool *done)
     TRY(comm_all_gather(run->comm, eval->losses, eval->bytes, eval->offsets));
     *done = words[1] == 0;
     if (*done)
-        run->now.record.eval = (struct step_eval){
+        *out = (struct step_eval){
             .step = run->position.step,
             .loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN,
             .tokens = words[0],
             .seconds = clock_now() - begin,
         };
-    return trainer_event(run, EVENT_EVAL_END);
+    return ERR_OK;
 }

@@ -64,9 +64,11 @@ struct run_inputs {
     char *history;               /* trainer_data.c, as JSON; NULL: one part */
     bool changed;                /* at this start */
     int64_t epoch_before;        /* samples of an epoch then; 0: not known */
-    struct dataset *eval_data;   /* NULL: no evaluation */
+    struct run_data *eval_sets;  /* NULL: no evaluation; behind data.eval those
+                                    of eval.sets, by text.entries[i - 1].name */
+    struct dataset *eval_data;   /* the first of them; NULL likewise */
     struct comm_window *indexes; /* of all of them; NULL: in own memory */
-    struct order *eval_order;    /* NULL likewise */
+    struct order *eval_orders[STREAMS_MAX]; /* of each */
     json_t *text; /* of its checkpoints' state, rank 0's; NULL: the data's */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */

@@ -286,8 +286,10 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "between evaluations on data.eval, of which the last step has one in "   \
       "any case (0ba: it alone)",                                              \
       .theirs = { THEIRS("eval_steps eval_every", "as \"100ba\"") })           \
+    S(eval, STRING, sets, "", 0,                                               \
+      "further held-out sets, \"web, code=FOLDER\", as data.mixture has them") \
     S(eval, INT(0, SETTINGS_LARGE), samples, "0", 0,                           \
-      "samples per evaluation; 0: all",                                        \
+      "samples of each set per evaluation; 0: all",                            \
       .theirs = { ALSO("eval_iters eval_subset_num_batches") })                \
     S(eval, STRING, tasks, "", 0,                                              \
       "in-context tasks to score, \"KIND:FILE:SHOTS ...\", as tessera-eval "   \

@@ -23,16 +23,26 @@
  * beyond it a run's epochs are not told. */
 #define TELL_STEPS_MAX 1000000
 
-enum err run_data_parse(const struct train_settings *s,
+enum err run_data_parse(const struct train_settings *s, bool held_out,
                         struct mixture_text *out)
 {
-    return err_prefix(mixture_text_parse(s->data.mixture, out), "data.mixture");
+    TRY(err_prefix(
+        mixture_text_parse(held_out ? s->eval.sets : s->data.mixture, out),
+        held_out ? "eval.sets" : "data.mixture"));
+    for (int i = 0; held_out && i < out->count; i++)
+        if (out->entries[i].weight != STREAM_ALL || out->count == STREAMS_MAX)
+            return err_set(ERR_USAGE,
+                           "eval.sets: %s: there are no weights here, and "
+                           "fewer than %d sets",
+                           out->entries[i].name, STREAMS_MAX);
+    return ERR_OK;
 }
 
 enum err run_data_folder(const struct train_settings *s,
-                         const struct mixture_entry *entry,
+                         const struct mixture_entry *entry, bool held_out,
                          char path[FSIO_PATH_MAX])
 {
+    const char *part = held_out ? "eval" : "train";
     char index[FSIO_PATH_MAX];
     if (strstr(entry->folder, "://") != NULL)
         return fsio_path(path, "%s", entry->folder);
@@ -40,11 +50,11 @@ enum err run_data_folder(const struct train_settings *s,
             ? fsio_path(path, "%s", entry->folder)
             : fsio_path(path, "%s/%s", s->data.train, entry->folder));
     /* what was held out lies beside what is trained on */
-    TRY(fsio_path(index, "%s/train/index.json", path));
+    TRY(fsio_path(index, "%s/%s/index.json", path, part));
     if (!fsio_exists(index))
         return ERR_OK;
     size_t used = strlen(path);
-    snprintf(path + used, FSIO_PATH_MAX - used, "/train");
+    snprintf(path + used, FSIO_PATH_MAX - used, "/%s", part);
     return ERR_OK;
 }
 
@@ -70,7 +80,7 @@ enum err run_data_open(const struct train_settings *s, const void *images,
     struct run_data *data = NULL;
     TRY(new_zeroed(&data, 1));
     if (s->data.mixture[0] != '\0') {
-        TRY_OUT(run_data_mixture(s, images, data));
+        TRY_OUT(run_data_mixture(s, false, images, data));
     } else {
         TRY_OUT(run_data_open_set(s, s->data.train, images, &data->sets[0]));
         data->count = 1;
@@ -78,6 +88,21 @@ enum err run_data_open(const struct train_settings *s, const void *images,
         data->text.entries[0].count = 1;
         snprintf(data->id, sizeof data->id, "%s", dataset_id(data->sets[0]));
     }
+out:
+    return new_or_none(rc, data, out, run_data_close);
+}
+
+enum err run_data_open_eval(const struct train_settings *s, const void *images,
+                            struct run_data **out)
+{
+    enum err rc = ERR_OK;
+    struct run_data *data = NULL;
+    TRY(new_zeroed(&data, 1));
+    TRY_OUT(run_data_open_set(s, s->data.eval, images, &data->sets[0]));
+    data->count = 1;
+    snprintf(data->id, sizeof data->id, "%s", dataset_id(data->sets[0]));
+    if (s->eval.sets[0] != '\0')
+        TRY_OUT(run_data_mixture(s, true, images, data));
 out:
     return new_or_none(rc, data, out, run_data_close);
 }

@@ -24,12 +24,13 @@ struct run_data_begin {
     int64_t samples[STREAMS_MAX]; /* of each stream that are read already */
 };
 
-/* data.mixture, parsed; and where one of its sets is: in data.train, unless its
- * folder is absolute or remote. */
-enum err run_data_parse(const struct train_settings *s,
+/* data.mixture, or eval.sets if they are held out, parsed; and where one of the
+ * sets is: in data.train, unless its folder is absolute or remote. Of a folder that
+ * was split it is the part `train` or `eval`. */
+enum err run_data_parse(const struct train_settings *s, bool held_out,
                         struct mixture_text *out);
 enum err run_data_folder(const struct train_settings *s,
-                         const struct mixture_entry *entry,
+                         const struct mixture_entry *entry, bool held_out,
                          char path[FSIO_PATH_MAX]);
 
 /* One data set, with the settings' cache; no shard is looked at. images: as
@@ -43,10 +44,15 @@ enum err run_data_open(const struct train_settings *s, const void *images,
                        struct run_data **out);
 void run_data_close(struct run_data *data);
 
-/* Open those of data.mixture into `data`, with what identifies all. Those that were opened
- * before a failure are the caller's to close. */
-enum err run_data_mixture(const struct train_settings *s, const void *images,
-                          struct run_data *data);
+/* The same of data.eval and eval.sets. */
+enum err run_data_open_eval(const struct train_settings *s, const void *images,
+                            struct run_data **out);
+
+/* Open those of data.mixture or eval.sets into `data`, behind what is there, with
+ * what identifies all. Those that were opened before a failure are the caller's to
+ * close. */
+enum err run_data_mixture(const struct train_settings *s, bool held_out,
+                          const void *images, struct run_data *data);
 
 /* Samples of all sets. */
 int64_t run_data_samples(const struct run_data *data);

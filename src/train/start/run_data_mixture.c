@@ -34,8 +34,9 @@ static enum err identify(struct run_data *data)
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     TRY(digest_create(&digest));
+    int first = data->count - data->text.count; /* data.eval has no name */
     for (int i = 0; i < data->count; i++) {
-        const char *name = data->text.entries[i].name;
+        const char *name = i < first ? "" : data->text.entries[i - first].name;
         const char *id = dataset_id(data->sets[i]);
         TRY_OUT(digest_update(digest, name, strlen(name) + 1));
         TRY_OUT(digest_update(digest, id, strlen(id) + 1));
@@ -46,19 +47,21 @@ out:
     return rc;
 }
 
-enum err run_data_mixture(const struct train_settings *s, const void *images,
-                          struct run_data *data)
+enum err run_data_mixture(const struct train_settings *s, bool held_out,
+                          const void *images, struct run_data *data)
 {
     char path[FSIO_PATH_MAX];
-    assert(data->count == 0);
-    TRY(run_data_parse(s, &data->text));
+    assert(data->count == (held_out ? 1 : 0));
+    TRY(run_data_parse(s, held_out, &data->text));
     for (int i = 0; i < data->text.count; i++) {
-        TRY(run_data_folder(s, &data->text.entries[i], path));
-        TRY(err_prefix(run_data_open_set(s, path, images, &data->sets[i]),
-                       "data.mixture: %s, below data.train = %s",
+        struct dataset **set = &data->sets[data->count];
+        TRY(run_data_folder(s, &data->text.entries[i], held_out, path));
+        TRY(err_prefix(run_data_open_set(s, path, images, set),
+                       "%s: %s, below data.train = %s",
+                       held_out ? "eval.sets" : "data.mixture",
                        data->text.entries[i].name, s->data.train));
         data->count++;
-        TRY(same_tokenizer(data->sets[0], data->sets[i]));
+        TRY(same_tokenizer(data->sets[0], *set));
     }
     return identify(data);
 }

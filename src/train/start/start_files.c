@@ -6,6 +6,7 @@
  * turn. While they read they meet once a second, for a signal or a damaged file of
  * one must end the others' reading; a rank that is done keeps meeting until all
  * are, so that every meeting has all ranks in it. */
+#include "src/train/start/run_data.h"
 #include "src/train/start/start.h"
 
 #include <assert.h>
@@ -219,10 +220,11 @@ static void warn_of_no_cache(const struct run *run)
 
 enum err start_files(struct run *run)
 {
+    const struct run_data *sets = run->inputs.eval_sets;
     for (int i = 0; i < run->inputs.train_count; i++)
         TRY(verify_one(run, run->inputs.train_data[i]));
-    if (run->inputs.eval_data != NULL)
-        TRY(verify_one(run, run->inputs.eval_data));
+    for (int i = 0; sets != NULL && i < sets->count; i++)
+        TRY(verify_one(run, sets->sets[i]));
     warn_of_no_cache(run);
     return ERR_OK;
 }

@@ -19,6 +19,20 @@
 
 /* --- what settings need --- */
 
+/* Whether intervals end together at a step before the last. */
+static bool meet(const struct trainer_schedule *plan, struct duration a,
+                 struct duration b)
+{
+    int64_t first = 0, second = 0;
+    if (units_steps(a, &plan->rates, &first) != ERR_OK ||
+        units_steps(b, &plan->rates, &second) != ERR_OK || second == 0)
+        return false;
+    int64_t at = first;
+    while (first > 0 && at < plan->max_steps && at % second != 0)
+        at += first;
+    return first > 0 && at < plan->max_steps;
+}
+
 #define OR_HOOK(group, type, field, ...) || s->hooks.field[0] != '\0'
 #define GIVEN(text) ((text)[0] != '\0')
 #define MENDS(setting, ON)                                                     \
@@ -48,6 +62,12 @@
     X(best, "checkpoint.keep_best", "data.eval is empty", GIVEN(s->data.eval)) \
     X(keeps, "checkpoint.keep_*", "checkpoint.keep = 0 keeps all",             \
       s->checkpoint.keep > 0)                                                  \
+    X(meets, "checkpoint.keep_best",                                           \
+      "only a step that is evaluated and saved can be the best, and "          \
+      "eval.interval and checkpoint.interval meet at none before the last, "   \
+      "unless by chance: make one a multiple of the other, in ba",             \
+      run->plan == NULL ||                                                     \
+          meet(run->plan, s->eval.interval, s->checkpoint.interval))           \
     X(parity, "checkpoint.redundancy_group",                                   \
       "it is of checkpoint.redundancy = xor",                                  \
       s->checkpoint.redundancy == REDUNDANCY_XOR)                              \
@@ -350,34 +370,6 @@ static void look_at_schedule(const struct teller *teller)
     }
 }
 
-/* Whether intervals end together at a step before the last. */
-static bool meet(const struct trainer_schedule *plan, struct duration a,
-                 struct duration b)
-{
-    int64_t first = 0, second = 0;
-    if (units_steps(a, &plan->rates, &first) != ERR_OK ||
-        units_steps(b, &plan->rates, &second) != ERR_OK || second == 0)
-        return false;
-    int64_t at = first;
-    while (first > 0 && at < plan->max_steps && at % second != 0)
-        at += first;
-    return first > 0 && at < plan->max_steps;
-}
-
-/* Only a step that is evaluated and saved can be the best. */
-static void look_at_best(const struct teller *teller)
-{
-    const struct train_settings *s = teller->run->settings;
-    const struct trainer_schedule *plan = teller->run->plan;
-    if (s->checkpoint.keep_best && GIVEN(s->data.eval) && plan != NULL &&
-        !meet(plan, s->eval.interval, s->checkpoint.interval))
-        teller->tell(teller->arg,
-                     "checkpoint.keep_best: only a step that is evaluated and "
-                     "saved can be the best, and eval.interval and "
-                     "checkpoint.interval meet at none before the last, unless "
-                     "by chance: make one a multiple of the other, in ba");
-}
-
 void start_idle(const struct start_idle *run, start_idle_tell tell_it,
                 void *arg)
 {
@@ -397,6 +389,4 @@ void start_idle(const struct start_idle *run, start_idle_tell tell_it,
         look_at_groups(&teller);
     if (!as_long)
         look_at_schedule(&teller);
-    if (!as_long)
-        look_at_best(&teller);
 }

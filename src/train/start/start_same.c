@@ -3,6 +3,7 @@
  *
  * A row of short texts and a checksum of each setting says what differs, and not only
  * that something does. Each rank compares its own with rank 0's. */
+#include "src/train/start/run_data.h"
 #include "src/train/start/start.h"
 
 #include <stdio.h>
@@ -28,9 +29,9 @@ static enum err collect(const struct run *run, struct facts *facts)
              run->engine.arithmetic);
     snprintf(facts->train_id, sizeof facts->train_id, "%s",
              run->inputs.train_id);
-    if (run->inputs.eval_data != NULL)
+    if (run->inputs.eval_sets != NULL)
         snprintf(facts->eval_id, sizeof facts->eval_id, "%s",
-                 dataset_id(run->inputs.eval_data));
+                 run->inputs.eval_sets->id);
     TRY(plugin_file_all(&run->settings, facts->plugins));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
@@ -68,7 +69,7 @@ static enum err compare(const struct run *run, const struct facts *first,
     if (strcmp(first->train_id, own->train_id) != 0)
         return differs(run, "data set in data.train");
     if (strcmp(first->eval_id, own->eval_id) != 0)
-        return differs(run, "data set in data.eval");
+        return differs(run, "data set in data.eval or eval.sets");
     if (strcmp(first->plugins, own->plugins) != 0)
         return differs(run, "file, or list of files, of plug-ins");
     return ERR_OK;

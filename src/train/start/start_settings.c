@@ -109,28 +109,29 @@ static enum err check_order(const struct train_settings *s)
 
 /* The sets' folders as they are written; whether there are data in them is found
  * when they are opened. */
-static enum err check_mixture(const struct train_settings *s)
+static enum err check_mixture(const struct train_settings *s, bool held_out)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct mixture_text *text = NULL;
-    if (s->data.mixture[0] == '\0')
+    if ((held_out ? s->eval.sets : s->data.mixture)[0] == '\0')
         return ERR_OK;
     TRY(new_room(&text, 1));
-    TRY_OUT(run_data_parse(s, text));
+    TRY_OUT(run_data_parse(s, held_out, text));
     if (text->scheduled && s->data.order != ORDER_CANONICAL)
         TRY_OUT(err_set(ERR_USAGE,
                         "data.mixture: weights that change need data.order = "
                         "canonical, not %s",
                         order_kind_names[s->data.order]));
     for (int i = 0; i < text->count; i++) {
-        TRY_OUT(run_data_folder(s, &text->entries[i], path));
+        TRY_OUT(run_data_folder(s, &text->entries[i], held_out, path));
         if (!same_folder(s->run.dir, path))
             continue;
-        TRY_OUT(err_set(ERR_USAGE,
-                        "run.dir is the folder of a data set (%s in "
-                        "data.mixture): a run needs a folder of its own",
-                        text->entries[i].name));
+        TRY_OUT(err_set(
+            ERR_USAGE,
+            "run.dir is the folder of a data set (%s in "
+            "data.mixture or eval.sets): a run needs a folder of its own",
+            text->entries[i].name));
     }
 out:
     free(text);
@@ -298,14 +299,16 @@ static enum err check_alone(const struct train_settings *s)
     TRY(check_local(s));
     TRY(tracking_check(&s->tracking));
     TRY(check_order(s));
-    TRY(check_mixture(s));
+    TRY(check_mixture(s, false));
+    TRY(check_mixture(s, true));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
         return err_set(ERR_USAGE,
                        "optimizer.lr (%g) is 0 in fp32: give 0 if that is "
                        "meant",
                        s->optimizer.lr);
-    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
-        return err_set(ERR_USAGE, "eval.samples needs data.eval");
+    if ((s->eval.samples > 0 || s->eval.sets[0] != '\0') &&
+        s->data.eval[0] == '\0')
+        return err_set(ERR_USAGE, "eval.samples and eval.sets need data.eval");
     return ERR_OK;
 }
 

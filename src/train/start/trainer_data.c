@@ -79,16 +79,18 @@ static enum err open_sets(struct run *run, const void *images)
 {
     const struct train_settings *s = &run->settings;
     TRY(run_data_open(s, images, &run->inputs.sets));
-    return s->data.eval[0] == '\0' ? ERR_OK
-                                   : run_data_open_set(s, s->data.eval, images,
-                                                       &run->inputs.eval_data);
+    if (s->data.eval[0] == '\0')
+        return ERR_OK;
+    TRY(run_data_open_eval(s, images, &run->inputs.eval_sets));
+    run->inputs.eval_data = run->inputs.eval_sets->sets[0];
+    return ERR_OK;
 }
 
 static void close_sets(struct run *run)
 {
     run_data_close(run->inputs.sets);
-    dataset_close(run->inputs.eval_data);
-    run->inputs.sets = NULL;
+    run_data_close(run->inputs.eval_sets);
+    run->inputs.sets = run->inputs.eval_sets = NULL;
     run->inputs.eval_data = NULL;
 }
 
@@ -98,10 +100,11 @@ static enum err read_sets(struct run *run, bool others, struct buffer *images)
     static const uint64_t end = 0;
     TRY(open_sets(run, NULL));
     const struct run_data *sets = run->inputs.sets;
+    const struct run_data *held_out = run->inputs.eval_sets;
     for (int i = 0; others && i < sets->count; i++)
         TRY(dataset_image(sets->sets[i], images));
-    if (others && run->inputs.eval_data != NULL)
-        TRY(dataset_image(run->inputs.eval_data, images));
+    for (int i = 0; others && held_out != NULL && i < held_out->count; i++)
+        TRY(dataset_image(held_out->sets[i], images));
     return others ? buffer_add(images, &end, sizeof end) : ERR_OK;
 }
 
@@ -159,19 +162,23 @@ static enum err check_eval(struct run *run)
     const struct train_settings *s = &run->settings;
     if (run->inputs.eval_data == NULL)
         return ERR_OK;
-    TRY(check_set(run, run->inputs.eval_data));
+    const struct run_data *sets = run->inputs.eval_sets;
+    for (int i = 0; i < sets->count; i++) {
+        struct stream stream = { dataset_samples(sets->sets[i]), NULL, 0,
+                                 STREAM_ALL, 0 };
+        struct order_spec spec = { .kind = ORDER_STRAIGHT,
+                                   .count = 1,
+                                   .streams = &stream };
+        TRY(check_set(run, sets->sets[i]));
+        TRY(order_create(&spec, &run->inputs.eval_orders[i]));
+    }
     if (strcmp(dataset_tokenizer_sha256(run->inputs.eval_data),
                dataset_tokenizer_sha256(run->inputs.train_data[0])) != 0)
         return err_set(ERR_DATA,
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
                        s->data.eval, dataset_path(run->inputs.train_data[0]));
-    struct stream stream = { dataset_samples(run->inputs.eval_data), NULL, 0,
-                             STREAM_ALL, 0 };
-    struct order_spec spec = { .kind = ORDER_STRAIGHT,
-                               .count = 1,
-                               .streams = &stream };
-    return order_create(&spec, &run->inputs.eval_order);
+    return ERR_OK;
 }
 
 enum err trainer_data_open(struct run *run)
@@ -187,7 +194,8 @@ enum err trainer_data_open(struct run *run)
 void trainer_data_close(struct run *run)
 {
     order_destroy(run->inputs.order);
-    order_destroy(run->inputs.eval_order);
+    for (int i = 0; i < STREAMS_MAX; i++)
+        order_destroy(run->inputs.eval_orders[i]);
     close_sets(run);
     comm_window_destroy(run->inputs.indexes);
     free(run->inputs.history);

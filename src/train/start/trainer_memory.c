@@ -42,7 +42,11 @@ static void measure_place(struct run *run)
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)node_ranks + memory_resident();
-    size_t text = 0, index = run_data_index_bytes(run->inputs.sets, &text);
+    size_t text = 0, other = 0;
+    size_t index = run_data_index_bytes(run->inputs.sets, &text);
+    if (run->inputs.eval_sets != NULL)
+        index += run_data_index_bytes(run->inputs.eval_sets, &other);
+    text = other > text ? other : text;
     run->engine.place = (struct train_memory_place){
         .kernels = run->engine.kernels,
         .threads = run->engine.threads,
@@ -170,14 +174,15 @@ out:
     return rc;
 }
 
-/* The first sample, so that an evaluation that cannot work fails now and not
+/* The first sample of each set, so that an evaluation that cannot work fails now and not
  * after days. */
 static enum err probe_eval(struct run *run)
 {
-    if (run->inputs.eval_data == NULL)
-        return ERR_OK;
-    return loader_read(&run->inputs.eval_data, run->inputs.eval_order, 0, 1,
-                       run->inputs.batch);
+    const struct run_data *sets = run->inputs.eval_sets;
+    for (int i = 0; sets != NULL && i < sets->count; i++)
+        TRY(loader_read(&sets->sets[i], run->inputs.eval_orders[i], 0, 1,
+                        run->inputs.batch));
+    return ERR_OK;
 }
 
 /* What depends on the microbatch, as far as it is not there; may fail on one
