@@ -14,7 +14,6 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    char of[CKPT_INDEX_OF_BYTES];
     *info = (struct ckpt_info){ .step = ckpt_manifest_step_of(checkpoint_dir),
                                 .eval_loss = NAN };
     TRY_OUT(fsio_path(info->path, "%s", checkpoint_dir));
@@ -23,7 +22,7 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
         info->step = manifest->step;
         info->ranks = manifest->ranks;
         info->bytes = manifest->bytes;
-        info->eval_loss = ckpt_index_loss(info->path, manifest->state, of);
+        info->eval_loss = ckpt_index_loss(info->path, manifest->state, NULL);
         rc = ckpt_manifest_check_sizes(manifest, info->path);
     }
     bool judged = rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;
@@ -48,12 +47,15 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     *list = NULL;
     *count = 0;
     int found;
+    int64_t best;
+    TRY_OUT(ckpt_index_best(run_dir, &best));
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, NULL));
     TRY_OUT(new_zeroed(&infos, (size_t)found + 1));
     for (int i = 0; i < found; i++) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
         TRY_OUT(ckpt_describe(path, &infos[i]));
+        infos[i].best = steps[i] == best;
     }
     *count = found;
 out:

@@ -244,6 +244,7 @@ struct ckpt_info {
                        * it can't be read now */
     char reason[256]; /* why not good */
     double eval_loss; /* of the step's evaluation; NAN: there was none */
+    bool best;        /* of the list, by that (ckpt_index_best()) */
 };
 
 /* One checkpoint folder; `step` is -1 where neither manifest nor name tells. */

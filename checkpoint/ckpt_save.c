@@ -257,7 +257,6 @@ void ckpt_save_tidy(struct ckpt_saver *saver)
                                         .keep_best = save->options.keep_best,
                                         .known = &save->known };
     ckpt_index_know(&save->known, save->step);
-    ckpt_index_rank(&save->known, save->step, save->state);
     if (ckpt_index_latest_write(save->run_dir, save->step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
     ckpt_crash_point("latest-written", save->rank);

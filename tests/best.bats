@@ -179,8 +179,34 @@ results() {
     jq -e '[.. | .sets? | .half?.loss? // empty] | length == 1' "$DIR/page.json"
     grep -q 'evaluation of half' "$DIR/page.html"
     "$BIN/tessera-top" "$DIR/sets" --once | grep -E 'eval .*[0-9] of half'
-    ends 64 'eval.sets: half' train 1 "$DIR/no" "${SETS[@]}" "eval.sets=half=$DIR/half 0.5"
+    ends 64 'eval.sets: half has a weight' train 1 "$DIR/no" "${SETS[@]}" "eval.sets=half=$DIR/half 0.5"
     ends 64 'half is there twice' train 1 "$DIR/no" "${SETS[@]}" "eval.sets=half, half"
     ends 64 'need data.eval' train 1 "$DIR/no" "${SETS[@]}" data.eval= eval.samples=0
     ends 93 'eval.sets: nothing' train 1 "$DIR/no" "${SETS[@]}" eval.sets=nothing
+}
+
+@test "average: the mean of weights, which a run can begin with" {
+    train 1 "$DIR/mean" train.max_duration=6ba checkpoint.interval=2ba
+    "$BIN/tessera-ckpt" average "$DIR/averaged" "$DIR/mean#2" "$DIR/mean#4" "$DIR/mean#6"
+    ends 64 exists "$BIN/tessera-ckpt" average "$DIR/averaged" "$DIR/mean#2"
+    # of one itself: its bits
+    "$BIN/tessera-ckpt" average "$DIR/same" "$DIR/mean#4" "$DIR/mean#4"
+    ends 0 'equal, bit for bit' "$BIN/tessera-hf" verify "$DIR/same" "$DIR/mean#4"
+    # each tensor's mean is the mean of its means
+    for of in averaged mean#2 mean#4 mean#6; do
+        "$BIN/tessera-ckpt" show "$DIR/$of" --stats --json >"$DIR/of-$of"
+    done
+    jq -es 'map([.tensors[] | select(.name | test("^(optimizer|algorithms|data)/") | not)] |
+        map({ (.name): .stats.mean }) | add) | .[0] as $mean | .[1:] as $of |
+        ($mean | length) > 10 and ($mean | to_entries | all(.key as $key |
+            (($of | map(.[$key]) | add / 3) - .value | fabs) < 1e-7))' \
+        "$DIR/of-averaged" "$DIR/of-mean#2" "$DIR/of-mean#4" "$DIR/of-mean#6"
+    train 2 "$DIR/begun" model.weights="$DIR/averaged" train.max_duration=1ba
+    # others by name
+    train 1 "$DIR/narrow" model.ffn_width=64 train.max_duration=1ba
+    ends 64 'another model.ffn_width' "$BIN/tessera-ckpt" average "$DIR/not" "$DIR/mean#2" "$DIR/narrow"
+    train 1 "$DIR/scaled" model.clip_qkv=8 train.max_duration=1ba
+    ends 64 'another model.clip_qkv' "$BIN/tessera-ckpt" average "$DIR/not" "$DIR/mean#2" \
+        "$DIR/scaled"
+    [ ! -e "$DIR/not" ]
 }

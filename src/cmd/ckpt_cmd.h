@@ -18,7 +18,6 @@ struct ckpt_cmd {
     bool json;
     bool stats;
     bool dry_run;
-    bool keep_best;
     int64_t ranks;                       /* 0: not given */
     int64_t keep;                        /* 0: not given */
     int64_t keep_every;                  /* 0: not given */
@@ -47,6 +46,7 @@ enum err ckpt_cmd_digest(struct ckpt_cmd *cmd);
 #define CKPT_CMD_DIFFERENT 1
 enum err ckpt_cmd_diff(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_average(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_pin(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_unpin(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_prune(struct ckpt_cmd *cmd);

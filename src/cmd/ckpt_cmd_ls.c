@@ -33,31 +33,30 @@ static double written_at(const char *checkpoint_dir)
            1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-static json_t *info_json(const struct ckpt_info *info, bool best)
+static json_t *info_json(const struct ckpt_info *info)
 {
     double written = written_at(info->path);
     return json_pack("{s:I, s:i, s:I, s:s, s:b, s:o, s:b, s:o, s:o, s:o}",
                      "step", (json_int_t)info->step, "ranks", info->ranks,
                      "bytes", (json_int_t)info->bytes, "state", info->state,
                      "pinned", ckpt_index_pinned(info->path), "eval_loss",
-                     jsontext_real(info->eval_loss), "best", best, "written",
-                     written < 0 ? json_null() : json_real(written), "path",
-                     jsontext_string(info->path), "reason",
+                     jsontext_real(info->eval_loss), "best", info->best,
+                     "written", written < 0 ? json_null() : json_real(written),
+                     "path", jsontext_string(info->path), "reason",
                      jsontext_string(info->reason));
 }
 
-static enum err print_json(const struct ckpt_info *list, int count,
-                           int64_t best)
+static enum err print_json(const struct ckpt_info *list, int count)
 {
     json_t *array = json_array();
     for (int i = 0; i < count; i++)
-        jsontext_append(&array, info_json(&list[i], list[i].step == best));
+        jsontext_append(&array, info_json(&list[i]));
     return ckpt_cmd_print(array);
 }
 
 /* The reason stands below its line, where there is room for it. */
 static void print_list(const char *run_dir, const struct ckpt_info *list,
-                       int count, int64_t best)
+                       int count)
 {
     double now = clock_wall();
     if (count == 0)
@@ -73,7 +72,7 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
             units_seconds(now > written ? now - written : 0, age, sizeof age);
         if (!isnan(list[i].eval_loss))
             snprintf(loss, sizeof loss, "%.4f%s", list[i].eval_loss,
-                     list[i].step == best ? " best" : "");
+                     list[i].best ? " best" : "");
         clean_printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n",
                      list[i].step, list[i].ranks, size, age, list[i].state,
                      ckpt_index_pinned(list[i].path) ? "yes" : "-", loss,
@@ -83,20 +82,13 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
     }
 }
 
-/* Those of a run, or a single one, of which nobody can say whether it is the
- * best. */
-static enum err ls_find(const char *path, struct ckpt_info **list, int *count,
-                        int64_t *best_step)
+/* Those of a run, or a single one. */
+static enum err ls_find(const char *path, struct ckpt_info **list, int *count)
 {
     char root[FSIO_PATH_MAX], manifest[FSIO_PATH_MAX];
-    struct ckpt_index_best best;
-    *best_step = -1;
     TRY(ckpt_index_root(root, path));
-    if (fsio_exists(root)) {
-        TRY(ckpt_index_best(path, &best));
-        *best_step = best.step;
+    if (fsio_exists(root))
         return ckpt_list(path, list, count);
-    }
     TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
     if (!fsio_exists(manifest) && ckpt_manifest_step_of(path) < 0)
         return err_set(ERR_USAGE,
@@ -114,14 +106,13 @@ enum err ckpt_cmd_ls(struct ckpt_cmd *cmd)
     enum err rc = ERR_OK;
     struct ckpt_info *list = NULL;
     int count = 0;
-    int64_t best = -1;
     TRY_OUT(ckpt_cmd_need_run(cmd->paths[0]));
-    TRY_OUT(ls_find(cmd->paths[0], &list, &count, &best));
+    TRY_OUT(ls_find(cmd->paths[0], &list, &count));
     assert(count >= 0 && (count == 0 || list != NULL));
     if (cmd->json)
-        rc = print_json(list, count, best);
+        rc = print_json(list, count);
     else
-        print_list(cmd->paths[0], list, count, best);
+        print_list(cmd->paths[0], list, count);
 out:
     free(list);
     return rc;

@@ -67,8 +67,7 @@ static enum err prune(const struct ckpt_cmd *cmd, json_t *removed,
     enum err rc = ERR_OK;
     struct ckpt_retention retention = { .keep =
                                             cmd->keep > 0 ? (int)cmd->keep : 1,
-                                        .keep_every = cmd->keep_every,
-                                        .keep_best = cmd->keep_best };
+                                        .keep_every = cmd->keep_every };
     int64_t *steps = NULL;
     int count = 0;
     TRY_OUT(ckpt_index_prunable(cmd->paths[0], &retention, INT64_MAX, &steps,

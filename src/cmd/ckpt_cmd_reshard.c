@@ -1,5 +1,6 @@
 /* tessera-ckpt reshard: the same checkpoint in another number of shards
- * (checkpoint/tools/ckpt_reshard.c); view: its file checkpoint.h5 again.
+ * (checkpoint/tools/ckpt_reshard.c); average: the mean of several; view: its file
+ * checkpoint.h5 again.
  *
  * Training needs neither: it loads a checkpoint of any number of shards on any
  * number of ranks. reshard is for people who hand checkpoints on, one file instead
@@ -12,6 +13,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
+#include "src/convert/hf_cmd.h"
 
 enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
 {
@@ -26,6 +28,17 @@ enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
             (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
     units_bytes((double)bytes, size, sizeof size);
     clean_printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
+    return ERR_OK;
+}
+
+enum err ckpt_cmd_average(struct ckpt_cmd *cmd)
+{
+    TRY(hf_average(cmd->paths[0], cmd->words, cmd->word_count));
+    if (cmd->json)
+        return ckpt_cmd_print(json_pack("{s:o, s:i}", "path",
+                                        jsontext_string(cmd->paths[0]),
+                                        "models", cmd->word_count));
+    clean_printf("%s: the mean of %d\n", cmd->paths[0], cmd->word_count);
     return ERR_OK;
 }
 

@@ -30,6 +30,9 @@ struct hf_cmd {
 enum err hf_import(struct hf_cmd *cmd);
 enum err hf_export(struct hf_cmd *cmd);
 enum err hf_verify(struct hf_cmd *cmd);
+/* The mean of the weights of MODELs, all alike, as import writes a checkpoint.
+ * ERR_USAGE names what is not alike. */
+enum err hf_average(const char *out, char *const *paths, int count);
 
 /* --- shared --- */
 

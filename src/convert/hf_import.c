@@ -1,6 +1,6 @@
 /* tessera-hf import: a checkpoint of weights alone, in full, of a Hugging Face
- * folder or a GGUF file. The checkpoint asks for what it writes as it writes it,
- * so that no more than some blocks are in memory.
+ * folder or a GGUF file; tessera-ckpt average: of the mean of several MODELs. It
+ * asks for what it writes as it writes it, so that some blocks are in memory.
  *
  * What comes out is a checkpoint like any other, of step 0: with the model's
  * settings as a run has them, the tokenizer as a tensor of bytes, and where it
@@ -30,9 +30,34 @@
 
 struct import {
     struct hf_model model;
+    struct hf_model *others; /* [other_count] whose mean with it is written */
+    int other_count;
     struct ckpt_item *items;
     int count;
 };
+
+/* What was read of the first becomes the mean of all, summed in fp64. */
+static enum err average(const struct import *import, int item, int64_t begin,
+                        int64_t end, float *out)
+{
+    double sum[4096];
+    float read[sizeof sum / sizeof sum[0]];
+    for (int64_t at = begin, count; at < end; at += count, out += count) {
+        count = end - at < 4096 ? end - at : 4096;
+        for (int64_t i = 0; i < count; i++)
+            sum[i] = (double)out[i];
+        for (int k = 0; k < import->other_count; k++) {
+            const struct hf_model *other = &import->others[k];
+            TRY(weights_read(other->weights, &other->params->list[item], at,
+                             at + count, read));
+            for (int64_t i = 0; i < count; i++)
+                sum[i] += (double)read[i];
+        }
+        for (int64_t i = 0; i < count; i++)
+            out[i] = (float)(sum[i] / (import->other_count + 1));
+    }
+    return ERR_OK;
+}
 
 static enum err feed(void *arg, int item, int64_t at, int64_t bytes, void *out)
 {
@@ -43,8 +68,9 @@ static enum err feed(void *arg, int item, int64_t at, int64_t bytes, void *out)
     TRY(hf_poll());
     if (item < params->count) {
         assert(at % size == 0 && bytes % size == 0);
-        return weights_read(import->model.weights, &params->list[item],
-                            at / size, (at + bytes) / size, out);
+        TRY(weights_read(import->model.weights, &params->list[item], at / size,
+                         (at + bytes) / size, out));
+        return average(import, item, at / size, (at + bytes) / size, out);
     }
     assert(item == params->count && at >= 0 &&
            (size_t)(at + bytes) <= import->model.about->tokenizer_bytes);
@@ -160,6 +186,45 @@ enum err hf_import(struct hf_cmd *cmd)
     clean_printf("%s: %s parameters of %s%s\n", cmd->out, size,
                  import.model.about->dtype, cmd->verify ? ", verified" : "");
 out:
+    free(import.items);
+    hf_verify_close(&import.model);
+    return rc;
+}
+
+/* Shapes follow from these settings, and what else the model computes. */
+static enum err check_alike(const struct hf_model *a, const struct hf_model *b)
+{
+    enum err rc = ERR_OK;
+    const char *key;
+    json_t *value, *first = weights_ckpt_config_fixed(&a->about->config);
+    json_t *second = weights_ckpt_config_fixed(&b->about->config);
+    json_object_foreach(first, key, value)
+    {
+        if (!json_equal(value, json_object_get(second, key)))
+            rc = err_set(ERR_USAGE, "%s has another %s than %s", b->about->path,
+                         key, a->about->path);
+    }
+    json_decref(first);
+    json_decref(second);
+    return rc;
+}
+
+enum err hf_average(const char *out, char *const *paths, int count)
+{
+    enum err rc = ERR_OK;
+    struct import import = { .items = NULL };
+    TRY(new_zeroed(&import.others, (size_t)count));
+    TRY_OUT(hf_verify_open(paths[0], &import.model));
+    for (; import.other_count < count - 1; import.other_count++) {
+        struct hf_model *other = &import.others[import.other_count];
+        TRY_OUT(hf_verify_open(paths[import.other_count + 1], other));
+        TRY_OUT(check_alike(&import.model, other));
+    }
+    TRY_OUT(write_checkpoint(&import, out));
+out:
+    for (int k = 0; k < count; k++)
+        hf_verify_close(&import.others[k]);
+    free(import.others);
     free(import.items);
     hf_verify_close(&import.model);
     return rc;

@@ -102,15 +102,14 @@ static enum err add_memory(const struct plan_options *options,
                            struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
-    size_t index = 0, text = 0, other = 0;
+    size_t index = 0, text = 0;
     struct run_data *eval = NULL;
     if (f->data != NULL)
         index = run_data_index_bytes(f->data, &text);
     if (f->data != NULL && s->data.eval[0] != '\0' &&
-        run_data_open_eval(s, NULL, &eval) == ERR_OK)
-        index += run_data_index_bytes(eval, &other);
+        run_data_open(s, true, NULL, &eval) == ERR_OK)
+        index += run_data_index_bytes(eval, &text);
     run_data_close(eval);
-    text = other > text ? other : text;
     f->place = (struct train_memory_place){
         .threads = f->threads,
         .ranks = f->ranks,
@@ -145,7 +144,7 @@ static void add_data(struct plan_figures *f)
     struct run_data *data = NULL;
     if (f->settings->data.train[0] == '\0')
         return;
-    enum err rc = run_data_open(f->settings, NULL, &data);
+    enum err rc = run_data_open(f->settings, false, NULL, &data);
     for (int i = 0; rc == ERR_OK && i < data->count; i++)
         for (int64_t k = dataset_contents(data->sets[i])->shards - 1;
              rc == ERR_OK && k >= 0; k--)

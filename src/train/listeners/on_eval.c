@@ -6,7 +6,6 @@
  * decides what is best, and seconds of all; "sets" has loss and tokens of
  * each of eval.sets by its name. A stop signal ends an evaluation early, without a
  * result for any set. */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,25 +27,24 @@ struct on_eval {
     struct eval_due due;
 };
 
-static enum err eval_write(const struct on_eval *on, const json_t *sets)
+/* Takes `sets`. */
+static enum err eval_write(const struct run *run,
+                           const struct step_eval *result, json_t *sets)
 {
-    const struct run *run = on->due.run;
-    const struct step_eval *result = &on->results[0];
-    char path[FSIO_PATH_MAX], value[JSONTEXT_NUMBER_BYTES];
-    char line[256 + STREAMS_MAX * (MIXTURE_NAME_BYTES + 128)];
+    char path[FSIO_PATH_MAX];
     int fd = -1;
-    char *more = json_object_size(sets) > 0 ? json_dumps(sets, 0) : NULL;
-    jsontext_number(result->loss, value);
-    snprintf(line, sizeof line,
-             "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
-             "\"tokens\": %lld, \"seconds\": %.3f%s%s}",
-             run->attempt, (long long)result->step, value,
-             (long long)result->tokens, result->seconds,
-             more != NULL ? ", \"sets\": " : "", more != NULL ? more : "");
-    free(more);
-    TRY(lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd));
-    enum err rc = lines_append(fd, path, line);
-    close(fd);
+    json_t *all = json_pack("{s:i, s:I, s:o, s:I, s:o, s:o*}", "attempt",
+                            run->attempt, "step", (json_int_t)result->step,
+                            "eval_loss", jsontext_real(result->loss), "tokens",
+                            (json_int_t)result->tokens, "seconds",
+                            jsontext_real(result->seconds), "sets", sets);
+    char *line = json_dumps(all, 0);
+    enum err rc = lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd);
+    if (rc == ERR_OK && line != NULL)
+        rc = lines_append(fd, path, line);
+    fsio_close(fd);
+    free(line);
+    json_decref(all);
     return rc;
 }
 
@@ -54,7 +52,7 @@ static enum err eval_write(const struct on_eval *on, const json_t *sets)
 static enum err eval_tell(const struct on_eval *on)
 {
     const struct run *run = on->due.run;
-    json_t *sets = json_object();
+    json_t *sets = on->sets->count > 1 ? json_object() : NULL;
     for (int i = 0; i < on->sets->count; i++) {
         const struct step_eval *result = &on->results[i];
         const char *name = i > 0 ? on->sets->text.entries[i - 1].name : "";
@@ -67,21 +65,7 @@ static enum err eval_tell(const struct on_eval *on)
         if (i > 0)
             jsontext_set(&sets, name, step_eval_json(result));
     }
-    enum err rc = eval_write(on, sets);
-    json_decref(sets);
-    return rc;
-}
-
-/* Behind the save of the last step: beside what is saved. Without it the step is
- * none of the best, that is all. */
-static void eval_keep(const struct run *run, const struct step_eval *result)
-{
-    json_t *eval = step_eval_json(result);
-    if (eval != NULL && ckpt_index_loss_write(run->settings.run.dir,
-                                              result->step, eval) != ERR_OK)
-        log_warn("step %lld: its checkpoint does not have its loss: %s",
-                 (long long)result->step, err_text());
-    json_decref(eval);
+    return eval_write(run, &on->results[0], sets);
 }
 
 static enum err eval_now(void *self, bool *done)
@@ -101,12 +85,13 @@ static enum err eval_now(void *self, bool *done)
     TRY(trainer_event(run, EVENT_EVAL_END));
     if (!*done)
         return ERR_OK;
-    assert(result->step == run->position.step);
     if (run->rank == 0) {
         rc = eval_tell(on);
         tracking_list_add(run->now.record.scalars, "time/eval",
                           result->seconds);
-        eval_keep(run, result);
+        json_t *eval = step_eval_json(result); /* behind the last step's save */
+        ckpt_index_loss_write(run->settings.run.dir, result->step, eval);
+        json_decref(eval);
     }
     return comm_agree(run->comm, rc);
 }

@@ -59,13 +59,13 @@ struct run_inputs {
     struct run_data *sets;
     struct dataset **train_data; /* [train_count], those of `sets` */
     int train_count;
-    char train_id[65];           /* of all of them */
-    struct order *order;         /* of the samples of train_data */
-    char *history;               /* trainer_data.c, as JSON; NULL: one part */
-    bool changed;                /* at this start */
-    int64_t epoch_before;        /* samples of an epoch then; 0: not known */
-    struct run_data *eval_sets;  /* NULL: no evaluation; behind data.eval those
-                                    of eval.sets, by text.entries[i - 1].name */
+    char train_id[65];    /* of all of them */
+    struct order *order;  /* of the samples of train_data */
+    char *history;        /* trainer_data.c, as JSON; NULL: one part */
+    bool changed;         /* at this start */
+    int64_t epoch_before; /* samples of an epoch then; 0: not known */
+    /* data.eval, then those of eval.sets, by text.entries[i - 1].name */
+    struct run_data *eval_sets;  /* NULL: no evaluation */
     struct dataset *eval_data;   /* the first of them; NULL likewise */
     struct comm_window *indexes; /* of all of them; NULL: in own memory */
     struct order *eval_orders[STREAMS_MAX]; /* of each */

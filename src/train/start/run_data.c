@@ -32,9 +32,8 @@ enum err run_data_parse(const struct train_settings *s, bool held_out,
     for (int i = 0; held_out && i < out->count; i++)
         if (out->entries[i].weight != STREAM_ALL || out->count == STREAMS_MAX)
             return err_set(ERR_USAGE,
-                           "eval.sets: %s: there are no weights here, and "
-                           "fewer than %d sets",
-                           out->entries[i].name, STREAMS_MAX);
+                           "eval.sets: %s has a weight, or is one too many",
+                           out->entries[i].name);
     return ERR_OK;
 }
 
@@ -73,36 +72,23 @@ enum err run_data_open_set(const struct train_settings *s, const char *path,
                         : dataset_open_as(path, NULL, false, &cache, out);
 }
 
-enum err run_data_open(const struct train_settings *s, const void *images,
-                       struct run_data **out)
+enum err run_data_open(const struct train_settings *s, bool held_out,
+                       const void *images, struct run_data **out)
 {
     enum err rc = ERR_OK;
     struct run_data *data = NULL;
+    bool mixture = (held_out ? s->eval.sets : s->data.mixture)[0] != '\0';
     TRY(new_zeroed(&data, 1));
-    if (s->data.mixture[0] != '\0') {
-        TRY_OUT(run_data_mixture(s, false, images, data));
-    } else {
-        TRY_OUT(run_data_open_set(s, s->data.train, images, &data->sets[0]));
+    if (held_out || !mixture) {
+        TRY_OUT(run_data_open_set(s, held_out ? s->data.eval : s->data.train,
+                                  images, &data->sets[0]));
         data->count = 1;
         data->text.count = 1;
         data->text.entries[0].count = 1;
         snprintf(data->id, sizeof data->id, "%s", dataset_id(data->sets[0]));
     }
-out:
-    return new_or_none(rc, data, out, run_data_close);
-}
-
-enum err run_data_open_eval(const struct train_settings *s, const void *images,
-                            struct run_data **out)
-{
-    enum err rc = ERR_OK;
-    struct run_data *data = NULL;
-    TRY(new_zeroed(&data, 1));
-    TRY_OUT(run_data_open_set(s, s->data.eval, images, &data->sets[0]));
-    data->count = 1;
-    snprintf(data->id, sizeof data->id, "%s", dataset_id(data->sets[0]));
-    if (s->eval.sets[0] != '\0')
-        TRY_OUT(run_data_mixture(s, true, images, data));
+    if (mixture)
+        TRY_OUT(run_data_mixture(s, held_out, images, data));
 out:
     return new_or_none(rc, data, out, run_data_close);
 }
@@ -296,7 +282,6 @@ size_t run_data_order_bytes(const struct run_data *data,
 size_t run_data_index_bytes(const struct run_data *data, size_t *text)
 {
     size_t bytes = 0;
-    *text = 0;
     for (int i = 0; i < data->count; i++) {
         const struct dataset_contents *set = dataset_contents(data->sets[i]);
         bytes += set->index_bytes;

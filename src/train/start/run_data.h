@@ -38,15 +38,12 @@ enum err run_data_folder(const struct train_settings *s,
 enum err run_data_open_set(const struct train_settings *s, const char *path,
                            const void *images, struct dataset **out);
 
-/* Open all, without a look at the shards. Sets of a mixture have one tokenizer
- * and vocabulary, or ERR_DATA names two that have not. */
-enum err run_data_open(const struct train_settings *s, const void *images,
-                       struct run_data **out);
+/* Open all, or data.eval and eval.sets if held out, without a look at the shards.
+ * Sets of a mixture have one tokenizer and vocabulary, or ERR_DATA names two that
+ * have not. */
+enum err run_data_open(const struct train_settings *s, bool held_out,
+                       const void *images, struct run_data **out);
 void run_data_close(struct run_data *data);
-
-/* The same of data.eval and eval.sets. */
-enum err run_data_open_eval(const struct train_settings *s, const void *images,
-                            struct run_data **out);
 
 /* Open those of data.mixture or eval.sets into `data`, behind what is there, with
  * what identifies all. Those that were opened before a failure are the caller's to

@@ -24,13 +24,14 @@ static bool meet(const struct trainer_schedule *plan, struct duration a,
                  struct duration b)
 {
     int64_t first = 0, second = 0;
+    int64_t last = plan->max_steps >= 0 ? plan->max_steps : INT64_MAX;
     if (units_steps(a, &plan->rates, &first) != ERR_OK ||
-        units_steps(b, &plan->rates, &second) != ERR_OK || second == 0)
+        units_steps(b, &plan->rates, &second) != ERR_OK || second < 1)
         return false;
     int64_t at = first;
-    while (first > 0 && at < plan->max_steps && at % second != 0)
+    while (first > 0 && at < last - first && at % second != 0)
         at += first;
-    return first > 0 && at < plan->max_steps;
+    return first > 0 && at < last && at % second == 0;
 }
 
 #define OR_HOOK(group, type, field, ...) || s->hooks.field[0] != '\0'

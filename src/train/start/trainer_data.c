@@ -78,10 +78,10 @@ static enum err check_set(const struct run *run, const struct dataset *data)
 static enum err open_sets(struct run *run, const void *images)
 {
     const struct train_settings *s = &run->settings;
-    TRY(run_data_open(s, images, &run->inputs.sets));
+    TRY(run_data_open(s, false, images, &run->inputs.sets));
     if (s->data.eval[0] == '\0')
         return ERR_OK;
-    TRY(run_data_open_eval(s, images, &run->inputs.eval_sets));
+    TRY(run_data_open(s, true, images, &run->inputs.eval_sets));
     run->inputs.eval_data = run->inputs.eval_sets->sets[0];
     return ERR_OK;
 }

@@ -42,11 +42,9 @@ static void measure_place(struct run *run)
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)node_ranks + memory_resident();
-    size_t text = 0, other = 0;
-    size_t index = run_data_index_bytes(run->inputs.sets, &text);
+    size_t text = 0, index = run_data_index_bytes(run->inputs.sets, &text);
     if (run->inputs.eval_sets != NULL)
-        index += run_data_index_bytes(run->inputs.eval_sets, &other);
-    text = other > text ? other : text;
+        index += run_data_index_bytes(run->inputs.eval_sets, &text);
     run->engine.place = (struct train_memory_place){
         .kernels = run->engine.kernels,
         .threads = run->engine.threads,

@@ -227,8 +227,7 @@ static enum err choices_restore(struct state_run *its, const json_t *state)
                : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* The loss, if the step was evaluated: by it checkpoints are the best of a run
- * (checkpoint/files/ckpt_index_best.c). */
+/* The loss, if the step was evaluated: for ckpt_index_best(). */
 static enum err eval_store(const struct state_run *its, json_t *state)
 {
     const struct dataset *data = its->run->inputs.eval_data;
