@@ -115,6 +115,12 @@ END
     "$DATA" tokenize --prompts --fields prompt=instruction+input,completion=output \
         --out again alpaca.jsonl
     diff -r two again
+    # a column whose name has a dot is another one
+    cp "$FILES/dots" dots.parquet
+    printf '{"prompt": "%s", "response": "%s"}\n' a r c s >dots.jsonl
+    "$DATA" tokenize --prompts --out dots dots.parquet
+    "$DATA" tokenize --prompts --out no-dots dots.jsonl
+    diff -r no-dots dots
     cp "$FILES/talk" talk.parquet
     fails 93 "talk.parquet: row 1: 'messages' has 0 of them" --chat --out set talk.parquet
     fails 93 "neither 'prompt' with 'response' or 'completion' nor 'messages', but: conversations, id; of ShareGPT's: --fields sharegpt" \

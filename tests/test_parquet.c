@@ -164,6 +164,27 @@ static void test_columns(void)
            "numbers: %s", err_text());
 }
 
+/* A footer of a name and 20,000 columns in it, six bytes each. */
+static void test_wide(const char *folder)
+{
+    const char *path = fixture_path(folder, "wide.parquet");
+    static const char begin[] = "PAR1\51\374\241\234\1\110\1n\25\300\270\2\0";
+    enum { COLUMNS = 20000, HEAD = sizeof begin - 1 };
+    static char file[HEAD + 6 * COLUMNS + 8], got[1024];
+    size_t bytes = HEAD, footer;
+    memcpy(file, begin, HEAD);
+    for (int c = 0; c < COLUMNS; c++, bytes += 6)
+        memcpy(file + bytes, "\25\14\70\1a", 6);
+    footer = bytes - 4;
+    for (int i = 0; i < 4; i++)
+        file[bytes++] = (char)(footer >> 8 * i);
+    memcpy(file + bytes, "PAR1", 4);
+    fixture_write_file(path, file, bytes + 4);
+    tap_ok(read_texts(path, 0, got) == ERR_DATA &&
+               strstr(err_text(), "more columns than are read") != NULL,
+           "%s", err_text());
+}
+
 static void test_encrypted(const char *folder)
 {
     const char *path = fixture_path(folder, "secret.parquet");
@@ -227,6 +248,7 @@ int main(void)
         test_file(f, folder);
     test_go();
     test_columns();
+    test_wide(folder);
     test_encrypted(folder);
     test_blocks();
     return tap_done();

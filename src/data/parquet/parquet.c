@@ -13,6 +13,9 @@
 #include "src/data/parquet/parquet_impl.h"
 #include "src/text/unicode.h"
 
+/* Elements of a row's list: a few bytes may claim a billion of nothing. */
+#define PARQUET_LIST_MAX 65536
+
 struct parquet_reader {
     struct parquet_column column;
     struct parquet_value next;
@@ -34,8 +37,10 @@ int64_t parquet_row(const struct parquet *parquet)
     return parquet->row - 1;
 }
 
-const char *parquet_place(const struct parquet *parquet)
+const char *parquet_place(struct parquet *parquet)
 {
+    snprintf(parquet->place, sizeof parquet->place, "%s: row %lld",
+             parquet->meta.path, (long long)parquet_row(parquet));
     return parquet->place;
 }
 
@@ -59,6 +64,11 @@ static enum err parquet_choose(struct parquet *parquet,
                                const struct parquet_leaf *leaf, bool list)
 {
     const char *path = parquet->meta.path;
+    for (size_t c = 0; c < parquet->count; c++)
+        if (strcmp(parquet->chosen[c]->path, leaf->path) == 0)
+            return err_set(ERR_DATA,
+                           "%s: column '%s' is there twice; write it once",
+                           path, leaf->path);
     if (leaf->repeated > (list ? 1 : 0))
         return err_set(
             ERR_UNSUPPORTED,
@@ -100,7 +110,7 @@ enum err parquet_open(const char *path, const char *column,
     struct parquet *parquet = NULL;
     TRY(new_zeroed(&parquet, 1));
     TRY_OUT(parquet_meta_open(path, &parquet->meta));
-    for (size_t l = 0; l < parquet->meta.leaves && parquet->count == 0; l++) {
+    for (size_t l = 0; l < parquet->meta.leaves; l++) {
         const struct parquet_leaf *leaf = &parquet->meta.leaf[l];
         if (strcmp(leaf->path, column) == 0 ||
             (leaf->repeated > 0 &&
@@ -204,8 +214,7 @@ static enum err parquet_row_next(struct parquet *parquet, bool ahead,
     }
     *more = true;
     parquet->left--;
-    snprintf(parquet->place, sizeof parquet->place, "%s: row %lld", meta->path,
-             (long long)parquet->row++);
+    parquet->row++;
     return ERR_OK;
 }
 
@@ -263,11 +272,11 @@ static enum err record_value(struct parquet *parquet,
             return err_set(ERR_DATA,
                            "%s: column '%s' is no text in UTF-8, or has a NUL "
                            "in it",
-                           parquet->place, path);
+                           parquet_place(parquet), path);
         *out = json_stringn((const char *)value->text, value->bytes);
         if (*out == NULL)
             return err_set(ERR_MEMORY, "%s: no memory for a text of %zu bytes",
-                           parquet->place, value->bytes);
+                           parquet_place(parquet), value->bytes);
     }
     enum err rc =
         parquet_column_next(&reader->column, &reader->next, &reader->more);
@@ -317,7 +326,13 @@ static enum err record_list(struct parquet *parquet,
     *out = defined < list - 1 ? json_null() : json_array();
     if (defined >= list)
         do
-            rc = record_element(parquet, reader, count, out);
+            rc = json_array_size(*out) < PARQUET_LIST_MAX
+                     ? record_element(parquet, reader, count, out)
+                     : err_set(ERR_UNSUPPORTED,
+                               "%s: column '%s' has a list of more than %d; "
+                               "write it in several rows",
+                               parquet_place(parquet),
+                               reader->column.leaf->path, PARQUET_LIST_MAX);
         while (rc == ERR_OK && record_goes_on(reader));
     for (size_t c = 0; defined < list && c < count && rc == ERR_OK; c++) {
         json_t *value = NULL;
@@ -374,5 +389,5 @@ enum err parquet_next_record(struct parquet *parquet, json_t **out)
     *out = record;
     return record != NULL ? ERR_OK
                           : err_set(ERR_MEMORY, "%s: no memory for a record",
-                                    parquet->place);
+                                    parquet_place(parquet));
 }

@@ -6,7 +6,8 @@
  * zstd, lz4_raw or not. What else a file has is left out unread where it was not
  * asked for, and refused by its name where it was. Memory: for each column that is
  * read a page, packed and not, of at most PARQUET_PAGE_BYTES_MAX, a dictionary, and
- * the footer's row groups.
+ * the footer's row groups; a row's list has at most 65536 objects, a file 16384
+ * columns.
  *
  * Errors name file, row group and column: ERR_DATA for what is damaged or not
  * there, ERR_UNSUPPORTED for what is not read here. */
@@ -45,7 +46,7 @@ enum err parquet_next_record(struct parquet *parquet, json_t **record);
 
 /* The row that was read last, from 0, and "FILE: row 5" for messages, lent. */
 int64_t parquet_row(const struct parquet *parquet);
-const char *parquet_place(const struct parquet *parquet);
+const char *parquet_place(struct parquet *parquet);
 
 /* About how much of the file was read. */
 int64_t parquet_position(const struct parquet *parquet);

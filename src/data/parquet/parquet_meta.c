@@ -19,6 +19,7 @@
 
 #define META_FOOTER_MAX ((int64_t)256 << 20)
 #define META_DEPTH_MAX 32
+#define META_COLUMNS_MAX 16384
 
 enum meta_repetition { META_REQUIRED, META_OPTIONAL, META_REPEATED };
 
@@ -39,8 +40,8 @@ struct meta_node {
 
 /* The way from the root to a node. */
 struct meta_way {
-    int64_t left; /* children that follow */
-    size_t bytes; /* of the path */
+    int64_t left;      /* children that follow */
+    size_t bytes, top; /* of the path, of its first name */
     int defined, repeated, list, inside;
 };
 
@@ -98,8 +99,10 @@ static enum err meta_add_leaf(struct parquet_meta *meta, const char *path,
                               const struct meta_way *way, size_t last,
                               const struct meta_node *node)
 {
+    if (meta->leaves == META_COLUMNS_MAX)
+        return meta_damaged(meta, "has more columns than are read here");
     TRY(array_room(&meta->leaf, &meta->leaves_capacity, meta->leaves + 1));
-    struct parquet_leaf leaf = { .top = strcspn(path, "."),
+    struct parquet_leaf leaf = { .top = way->top,
                                  .last = last,
                                  .number = meta->leaves,
                                  .wrong = meta_wrong(node),
@@ -132,6 +135,7 @@ static enum err meta_node(struct parquet_meta *meta, struct thrift *thrift,
         path[above->bytes] = '.';
     memcpy(path + begin, node.name, node.name_bytes);
     here->bytes = begin + node.name_bytes;
+    here->top = above->bytes > 0 ? above->top : here->bytes;
     path[here->bytes] = '\0';
     here->left = node.children;
     here->inside += here->repeated > 0;
