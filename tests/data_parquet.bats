@@ -56,6 +56,15 @@ documents() {
         --chat --out set latin.parquet
     run bash -c "'$DATA' tokenize --out set - <'$FILES/plain'"
     [[ "$status" -eq 93 && "$output" == *"stdin is not text but Parquet"* ]]
+    cp "$FILES/twice" twice.parquet
+    fails 93 "twice.parquet: column 'text' is there twice; write it once" --out set \
+        twice.parquet
+    cp "$FILES/endless" endless.parquet # 20 million objects in 427 bytes
+    fails 93 "endless.parquet: row 0: column 'messages.list.element.role' has a list of more than 65536" \
+        --chat --out set endless.parquet
+    fails 64 "--split is for folders, and none is named" --out set --split test \
+        twice.parquet
+    fails 64 "--mds and --split exclude each other" --out set --split test --mds .
     mkfifo pipe.parquet # which is not waited for
     fails 93 "pipe.parquet: is a pipe" --out set pipe.parquet
     [ ! -e set ]
@@ -85,6 +94,10 @@ documents() {
     "$DATA" tokenize --out all --split all dev
     "$DATA" tokenize --out none dev
     diff -r all none
+    # Spark's, of which a mark of its own is no text
+    touch dev/_SUCCESS
+    "$DATA" tokenize --out spark dev
+    diff -r all spark
     # in a tree of other texts it is passed over
     cp "$FILES/plain" mixed/x.parquet
     cp four.jsonl mixed

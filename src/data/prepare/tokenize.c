@@ -276,8 +276,9 @@ enum err tokenize_files(const struct tokenize_options *options,
     TRY_OUT(regular_local(options->out));
     TRY_OUT(tokenize_check(options));
     TRY_OUT(inputs_choose(options->text, options->field, &kind));
-    if (options->mds && options->text)
-        TRY_OUT(err_set(ERR_USAGE, "--mds and --text exclude each other"));
+    if (options->mds && (options->text || options->split != NULL))
+        TRY_OUT(err_set(ERR_USAGE, "--mds and %s exclude each other",
+                        options->text ? "--text" : "--split"));
     if (options->mds)
         TRY_OUT(inputs_find_sets(files, count, &job.inputs));
     job.inputs.split = options->split;

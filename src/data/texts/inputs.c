@@ -224,6 +224,7 @@ static enum err inputs_operand(struct inputs *inputs, const char *path)
                    : err_errno("%s: stat", path);
     if (!S_ISDIR(status.st_mode))
         return inputs_add(inputs, path, &status);
+    inputs->folders++;
     TRY(inputs_folder(inputs, path, 0));
     TRY(inputs_split(inputs, before, path));
     if (inputs->count == before && inputs->passed_first != NULL)
@@ -256,7 +257,10 @@ enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                             .encoding = out->encoding };
     for (int i = 0; i < count; i++)
         TRY(inputs_operand(out, operands[i]));
-    return ERR_OK;
+    return out->split == NULL || out->folders > 0
+               ? ERR_OK
+               : err_set(ERR_USAGE, "--split is for folders, and none is "
+                                    "named; leave it out");
 }
 
 enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)

@@ -32,6 +32,7 @@ struct inputs {
     size_t count, capacity;
     struct inputs_passed passed[INPUTS_KINDS_MAX]; /* the last: all others */
     char *passed_first;                            /* a path; NULL: none */
+    size_t folders;                                /* that were named */
     size_t hidden;  /* files and folders that were left out */
     size_t by_name; /* JSON lines that only their names tell of */
     enum inputs_kind kind;
@@ -50,12 +51,13 @@ struct inputs {
  * in one, and a data set. Files whose names end in .parquet are that, but for
  * INPUTS_TEXT.
  *
- * A folder with Parquet files and, beside them, README, LICENSE, dataset_info*.json
- * or *.md alone, is one of the Hugging Face hub's: those are passed over, and if the names of what it has tell of several splits (as
- * datasets reads them: data/train-00000-of-00010.parquet, test.parquet, valid/..),
- * `split` has to say which: "train", "validation", "test" or another one's own
- * name; "all" for all. ERR_USAGE where it does not. Elsewhere Parquet is passed
- * over. inputs_release() also after an error. */
+ * A folder with Parquet files and, beside them, README, LICENSE, dataset_info*.json,
+ * *.md or _* alone, is one of the Hugging Face hub's, or of Spark: those are passed
+ * over, and if the names of what it has tell of several splits (as datasets reads
+ * them: data/train-00000-of-00010.parquet, test.parquet, valid/..), `split` has to
+ * say which: "train", "validation", "test" or another one's own name; "all" for
+ * all. ERR_USAGE where it does not, or there is no folder. Elsewhere Parquet is
+ * passed over. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out);
 /* INPUTS_JSON where a field is named; ERR_USAGE for both. */

@@ -83,7 +83,8 @@ static bool split_card(const char *path)
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(base, begins[i], strlen(begins[i])) == 0)
             return true;
-    return bytes > 3 && strcmp(base + bytes - 3, ".md") == 0;
+    return base[0] == '_' || /* as Spark's _SUCCESS */
+           (bytes > 3 && strcmp(base + bytes - 3, ".md") == 0);
 }
 
 /* ERR_USAGE where there are several and none was named, or that is not there. */
