@@ -246,6 +246,12 @@ END
     head -c 1001 long16.txt >half.txt
     fails 93 "half.txt: its byte 1000 is not in UTF-16LE" --encoding UTF-16LE --out set \
         half.txt
+    # the last letter, which in some encodings waits for its accent
+    printf '\371\354\345\355 \371' >hebrew.txt
+    printf 'שלום ש' >hebrew8.txt
+    "$DATA" tokenize --out hebrew8 hebrew8.txt
+    "$DATA" tokenize --out hebrew --encoding WINDOWS-1255 hebrew.txt
+    diff -r hebrew8 hebrew
     # lines that end as Windows ends them
     printf 'a\r\n--\r\nb\r\n\r\nc\r\n' >dos.txt
     run "$DATA" tokenize --out dos --separator -- dos.txt

@@ -106,8 +106,12 @@ static enum err source_convert(struct source *source)
         }
         text->bytes += got;
         size_t rest = text->bytes;
-        bool wrong = iconv(text->from, &in, &rest, &out, &room) == (size_t)-1 &&
-                     errno != E2BIG && (errno != EINVAL || ended);
+        size_t done = iconv(text->from, &in, &rest, &out, &room);
+        if (done != (size_t)-1 &&
+            ended) /* a letter that waits for its accent */
+            done = iconv(text->from, NULL, NULL, &out, &room);
+        bool wrong =
+            done == (size_t)-1 && errno != E2BIG && (errno != EINVAL || ended);
         text->taken += in - text->read;
         text->end = sizeof text->text - room;
         if (wrong && text->end == 0)
