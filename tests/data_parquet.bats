@@ -215,6 +215,20 @@ END
         <(head -1 p.jsonl)
 }
 
+@test "a stop is heard among billions of rows without a text" {
+    cp "$FILES/nothing" nothing.parquet
+    "$DATA" tokenize --out out nothing.parquet >log 2>&1 &
+    pid=$!
+    until ls -l /proc/$pid/fd 2>/dev/null | grep -q 'out.tokenize.*spool\|nothing.parquet'; do
+        kill -0 $pid
+    done
+    kill -INT $pid
+    status=0
+    wait $pid || status=$?
+    cat log
+    [ "$status" -eq 75 ] && ! grep -q 'no text' log
+}
+
 @test "texts of other encodings are named, and read with --encoding" {
     printf 'Gr\374\337e und Fl\374sse\n' >latin1.txt
     printf 'Grüße und Flüsse\n' >utf8.txt

@@ -217,6 +217,7 @@ static enum err documents_cell(struct documents *documents,
 static enum err documents_sample(struct documents *documents,
                                  struct text_span *span, bool *more)
 {
+    const struct source_options *watch = &documents->options.source;
     const uint8_t *text = NULL;
     char name[512];
     size_t bytes = 0, skip = documents->skip;
@@ -229,6 +230,9 @@ static enum err documents_sample(struct documents *documents,
             documents_name(documents, &documents->place, name, sizeof name);
             return err_set(ERR_DATA, "%s: shorter than it was", name);
         }
+        if (bytes == 0 && watch->idle != NULL &&
+            documents->place.offset % 65536 == 0)
+            TRY(watch->idle(watch->context));
     } while (bytes == 0);
     TRY(documents_judge(documents, path, text, bytes));
     documents_give(documents, text, bytes, span);
