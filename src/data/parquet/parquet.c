@@ -59,23 +59,37 @@ static enum err parquet_no_column(const struct parquet_meta *meta,
                    meta->path, name, names);
 }
 
-/* A leaf of a list's objects may be in one list, one of a text in none. */
+/* A text at the top or in a group; of records at the top or in one list's objects,
+ * of which none is deeper than the others. */
 static enum err parquet_choose(struct parquet *parquet,
-                               const struct parquet_leaf *leaf, bool list)
+                               const struct parquet_leaf *leaf, bool records)
 {
     const char *path = parquet->meta.path;
-    for (size_t c = 0; c < parquet->count; c++)
-        if (strcmp(parquet->chosen[c]->path, leaf->path) == 0)
+    const struct parquet_leaf *before = NULL;
+    for (size_t c = 0; c < parquet->count; c++) {
+        before = parquet->chosen[c];
+        if (strcmp(before->path, leaf->path) == 0)
             return err_set(ERR_DATA,
                            "%s: column '%s' is there twice; write it once",
                            path, leaf->path);
-    if (leaf->repeated > (list ? 1 : 0))
+    }
+    bool deeper = before != NULL && before->top == leaf->top &&
+                  before->inside != leaf->inside &&
+                  strncmp(before->path, leaf->path, leaf->top) == 0;
+    /* a list is two names, itself and its element's, then the text's */
+    if (records && (deeper || (leaf->inside > 2 && leaf->repeated == 1) ||
+                    (leaf->repeated == 0 && leaf->last > 0)))
         return err_set(
             ERR_UNSUPPORTED,
-            "%s: column '%s' is in %s; write one with a text in each "
-            "row%s",
+            "%s: column '%s' is in a group; write it as a text, or a "
+            "list of objects with texts",
+            path, leaf->path);
+    if (leaf->repeated > records)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: column '%s' is in %s; write one with a text in each row%s",
             path, leaf->path, leaf->repeated == 1 ? "a list" : "lists of lists",
-            list ? ", or a list of objects with texts" : "");
+            records ? ", or a list of objects with texts" : "");
     if (leaf->wrong != NULL)
         return err_set(ERR_UNSUPPORTED,
                        "%s: column '%s' has %s, no text; write it as strings, "
@@ -89,80 +103,61 @@ static enum err parquet_choose(struct parquet *parquet,
 /* Readers of the columns that are chosen. */
 static enum err parquet_begin(struct parquet *parquet)
 {
-    if (parquet->count == 0) /* its rows alone, so that somebody can tell */
+    size_t count = parquet->count;
+    if (count == 0) { /* its rows alone, so that somebody can tell */
         TRY(array_room(&parquet->chosen, &parquet->capacity, 1));
-    if (parquet->count == 0)
-        parquet->chosen[0] = parquet->meta.leaf;
-    TRY(parquet_meta_choose(&parquet->meta, parquet->chosen,
-                            parquet->count > 0 ? parquet->count : 1));
-    TRY(new_zeroed(&parquet->reader, parquet->count + 1));
-    for (size_t c = 0; c < parquet->count; c++) {
+        parquet->chosen[count++] = parquet->meta.leaf;
+    }
+    TRY(parquet_meta_choose(&parquet->meta, parquet->chosen, count));
+    TRY(new_zeroed(&parquet->reader, count));
+    for (size_t c = 0; c < count; c++) {
         parquet->reader[c].column.meta = &parquet->meta;
         parquet->reader[c].column.leaf = parquet->chosen[c];
     }
     return ERR_OK;
 }
 
-enum err parquet_open(const char *path, const char *column,
-                      struct parquet **out)
+/* By all of its path; what is in lists by its first name. */
+static bool parquet_named(const struct parquet_leaf *leaf,
+                          const char *const *names, size_t count, bool records)
+{
+    for (size_t n = 0; n < count; n++)
+        if (names[n] != NULL &&
+            (strcmp(names[n], leaf->path) == 0 ||
+             ((records || leaf->repeated > 0) &&
+              strlen(names[n]) == leaf->top &&
+              strncmp(leaf->path, names[n], leaf->top) == 0)))
+            return true;
+    return false;
+}
+
+static enum err parquet_create(const char *path, const char *const *names,
+                               size_t count, bool records, struct parquet **out)
 {
     enum err rc = ERR_OK;
     struct parquet *parquet = NULL;
     TRY(new_zeroed(&parquet, 1));
     TRY_OUT(parquet_meta_open(path, &parquet->meta));
-    for (size_t l = 0; l < parquet->meta.leaves; l++) {
-        const struct parquet_leaf *leaf = &parquet->meta.leaf[l];
-        if (strcmp(leaf->path, column) == 0 ||
-            (leaf->repeated > 0 &&
-             strncmp(leaf->path, column, leaf->top) == 0 &&
-             column[leaf->top] == '\0'))
-            TRY_OUT(parquet_choose(parquet, leaf, false));
-    }
-    if (parquet->count == 0)
-        TRY_OUT(parquet_no_column(&parquet->meta, column));
+    for (size_t l = 0; l < parquet->meta.leaves; l++)
+        if (parquet_named(&parquet->meta.leaf[l], names, count, records))
+            TRY_OUT(parquet_choose(parquet, &parquet->meta.leaf[l], records));
+    if (parquet->count == 0 && !records)
+        TRY_OUT(parquet_no_column(&parquet->meta, names[0]));
     TRY_OUT(parquet_begin(parquet));
 out:
     return new_or_none(rc, parquet, out, parquet_close);
 }
 
-static bool parquet_named(const struct parquet_leaf *leaf,
-                          const char *const *names, size_t count)
+enum err parquet_open(const char *path, const char *column,
+                      struct parquet **out)
 {
-    for (size_t n = 0; n < count; n++)
-        if (names[n] != NULL && strlen(names[n]) == leaf->top &&
-            strncmp(leaf->path, names[n], leaf->top) == 0)
-            return true;
-    return false;
+    return parquet_create(path, &column, 1, false, out);
 }
 
 enum err parquet_open_records(const char *path, const char *const *names,
                               size_t count, struct parquet **out)
 {
-    enum err rc = ERR_OK;
-    struct parquet *parquet = NULL;
-    TRY(new_zeroed(&parquet, 1));
-    TRY_OUT(parquet_meta_open(path, &parquet->meta));
-    for (size_t l = 0; l < parquet->meta.leaves; l++) {
-        const struct parquet_leaf *leaf = &parquet->meta.leaf[l];
-        if (!parquet_named(leaf, names, count))
-            continue;
-        const struct parquet_leaf *before =
-            parquet->count > 0 ? parquet->chosen[parquet->count - 1] : NULL;
-        bool deeper = before != NULL && before->top == leaf->top &&
-                      before->inside != leaf->inside &&
-                      strncmp(before->path, leaf->path, leaf->top) == 0;
-        /* a list is two names, itself and its element's, then the text's */
-        if (deeper || (leaf->inside > 2 && leaf->repeated == 1) ||
-            (leaf->repeated == 0 && leaf->last > 0))
-            TRY_OUT(err_set(ERR_UNSUPPORTED,
-                            "%s: column '%s' is in a group; write it as a "
-                            "text, or a list of objects with texts",
-                            path, leaf->path));
-        TRY_OUT(parquet_choose(parquet, leaf, true));
-    }
-    TRY_OUT(parquet_begin(parquet));
-out:
-    return new_or_none(rc, parquet, out, parquet_close);
+    return parquet_create(path, names, count, true, out);
 }
 
 void parquet_close(struct parquet *parquet)

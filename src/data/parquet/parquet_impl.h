@@ -1,6 +1,6 @@
 /* What the parts of the Parquet reader share: the footer (parquet_meta.c), a
- * column's values (parquet_column.c), pages (parquet_page.c), and numbers as they
- * are packed (parquet_runs.c). */
+ * column's pages and values (parquet_column.c), and numbers as they are packed
+ * (parquet_runs.c). */
 #pragma once
 
 #include "src/base/array.h"
@@ -10,16 +10,6 @@
 /* No column's path is longer, no page larger, packed or not. */
 #define PARQUET_PATH_BYTES 1024
 #define PARQUET_PAGE_BYTES_MAX ((int64_t)512 << 20)
-
-/* Encodings, by the format's numbers. */
-enum {
-    PARQUET_PLAIN = 0,
-    PARQUET_PLAIN_DICTIONARY = 2,
-    PARQUET_RLE = 3,
-    PARQUET_DELTA_LENGTH = 6,
-    PARQUET_DELTA = 7, /* DELTA_BYTE_ARRAY */
-    PARQUET_RLE_DICTIONARY = 8,
-};
 
 /* A column as it is stored: a leaf of the tree of columns. A value has levels:
  * how much of its path is there (up to `defined`), and whether it goes on in a
@@ -83,18 +73,13 @@ struct parquet_lengths {
 enum err parquet_runs_lengths(struct thrift *bytes, size_t most,
                               struct parquet_lengths *out);
 
-struct parquet_text {
-    const uint8_t *data;
-    size_t bytes;
-};
-
 struct parquet_column {
     const struct parquet_meta *meta; /* lent, as is the leaf */
     const struct parquet_leaf *leaf;
     size_t group;
     struct parquet_chunk chunk; /* what of it is left */
     struct buffer head, packed, page, dictionary;
-    struct parquet_text *entry; /* of the dictionary */
+    struct thrift_text *entry; /* of the dictionary */
     size_t entries, entries_capacity;
     /* the page at hand */
     int64_t values; /* left */
@@ -119,17 +104,3 @@ void parquet_column_release(struct parquet_column *column);
 /* *more false: the row group's end. */
 enum err parquet_column_next(struct parquet_column *column,
                              struct parquet_value *out, bool *more);
-
-enum parquet_page_kind { PARQUET_DATA, PARQUET_DICTIONARY, PARQUET_OTHER };
-
-struct parquet_page {
-    enum parquet_page_kind kind;
-    int64_t values, encoding;
-};
-
-/* The next page, unpacked into column->page; of data the levels are begun, and
- * column->data is what follows them. Errors are without the place. */
-enum err parquet_page_read(struct parquet_column *column,
-                           struct parquet_page *out);
-/* ERR_UNSUPPORTED with the name of an encoding. */
-enum err parquet_page_unknown(int64_t encoding);

@@ -30,12 +30,12 @@ static const char *const meta_types[] = {
 };
 #define META_BYTES 6 /* BYTE_ARRAY */
 
-/* A node of the tree. */
+/* A node of the tree: numbers by their fields, and its name. */
+enum { NODE_TYPE = 1, NODE_REPETITION = 3, NODE_CHILDREN = 5, NODE_FORM };
+#define NODE_DECIMAL 5
 struct meta_node {
-    int64_t type, repetition, children, converted, logical;
-    const uint8_t *name;
-    size_t name_bytes;
-    bool group; /* it has no type */
+    int64_t number[NODE_FORM + 1]; /* type -1: a group */
+    struct thrift_text name;
 };
 
 /* The way from the root to a node. */
@@ -52,60 +52,43 @@ static enum err meta_damaged(const struct parquet_meta *meta, const char *what)
                    meta->path, what);
 }
 
-static void meta_read_node(struct thrift *thrift, struct meta_node *node)
+static enum err meta_encrypted(const struct parquet_meta *meta)
 {
-    struct thrift_field field = { 0, 0 }, logical = { 0, 0 };
-    *node = (struct meta_node){ .name = thrift->at,
-                                .group = true,
-                                .converted = -1 };
-    while (thrift_next(thrift, &field)) {
-        if (field.id == 1) {
-            node->type = thrift_int(thrift, &field);
-            node->group = false;
-        } else if (field.id == 3)
-            node->repetition = thrift_int(thrift, &field);
-        else if (field.id == 4)
-            node->name = thrift_binary(thrift, &field, &node->name_bytes);
-        else if (field.id == 5)
-            node->children = thrift_int(thrift, &field);
-        else if (field.id == 6)
-            node->converted = thrift_int(thrift, &field);
-        else if (field.id == 10 && field.type == THRIFT_STRUCT)
-            while (thrift_next(thrift, &logical)) {
-                node->logical = logical.id;
-                thrift_skip(thrift, &logical);
-            }
-        else
-            thrift_skip(thrift, &field);
-    }
-    thrift->bad = thrift->bad || node->type < 0 || node->type > 7 ||
-                  node->repetition < 0 || node->repetition > META_REPEATED ||
-                  node->children < 0;
+    return err_set(ERR_UNSUPPORTED,
+                   "%s is encrypted Parquet, which is not read here; write it "
+                   "again without",
+                   meta->path);
 }
 
-/* Why its values are no text; those without a type of their own may be. */
-static const char *meta_wrong(const struct meta_node *node)
+static void meta_read_node(struct thrift *thrift, struct meta_node *node)
 {
-    if (node->type != META_BYTES)
-        return meta_types[node->type];
-    if (node->logical == 5 || node->converted == 5)
-        return "decimal numbers";
-    if (node->logical == 13 || node->converted == 20)
-        return "BSON";
-    return NULL;
+    const int64_t *number = node->number;
+    *node =
+        (struct meta_node){ { [NODE_TYPE] = -1 }, { (const uint8_t *)"", 0 } };
+    thrift_struct(thrift, node->number, NODE_FORM + 1, &node->name);
+    thrift->bad = thrift->bad || number[NODE_TYPE] < -1 ||
+                  number[NODE_TYPE] > 7 || number[NODE_REPETITION] < 0 ||
+                  number[NODE_REPETITION] > META_REPEATED ||
+                  number[NODE_CHILDREN] < 0;
 }
 
 static enum err meta_add_leaf(struct parquet_meta *meta, const char *path,
                               const struct meta_way *way, size_t last,
                               const struct meta_node *node)
 {
+    const int64_t type = node->number[NODE_TYPE];
     if (meta->leaves == META_COLUMNS_MAX)
         return meta_damaged(meta, "has more columns than are read here");
     TRY(array_room(&meta->leaf, &meta->leaves_capacity, meta->leaves + 1));
     struct parquet_leaf leaf = { .top = way->top,
                                  .last = last,
                                  .number = meta->leaves,
-                                 .wrong = meta_wrong(node),
+                                 /* without a form of their own they may be */
+                                 .wrong =
+                                     type != META_BYTES ? meta_types[type]
+                                     : node->number[NODE_FORM] == NODE_DECIMAL
+                                         ? "decimal numbers"
+                                         : NULL,
                                  .defined = way->defined,
                                  .repeated = way->repeated,
                                  .list = way->list,
@@ -125,27 +108,27 @@ static enum err meta_node(struct parquet_meta *meta, struct thrift *thrift,
     size_t begin = above->bytes + (above->bytes > 0);
     if (thrift->bad)
         return meta_damaged(meta, "is damaged");
-    if (begin + node.name_bytes >= PARQUET_PATH_BYTES)
+    if (begin + node.name.bytes >= PARQUET_PATH_BYTES)
         return meta_damaged(meta, "has a column with a name that is too long");
-    if (unicode_valid(node.name, node.name_bytes) != node.name_bytes ||
-        memchr(node.name, 0, node.name_bytes) != NULL)
+    if (unicode_valid(node.name.data, node.name.bytes) != node.name.bytes ||
+        memchr(node.name.data, 0, node.name.bytes) != NULL)
         return meta_damaged(meta, "has a column with a name that is no text");
     *here = *above;
     if (above->bytes > 0)
         path[above->bytes] = '.';
-    memcpy(path + begin, node.name, node.name_bytes);
-    here->bytes = begin + node.name_bytes;
+    memcpy(path + begin, node.name.data, node.name.bytes);
+    here->bytes = begin + node.name.bytes;
     here->top = above->bytes > 0 ? above->top : here->bytes;
     path[here->bytes] = '\0';
-    here->left = node.children;
+    here->left = node.number[NODE_CHILDREN];
     here->inside += here->repeated > 0;
-    here->defined += node.repetition != META_REQUIRED;
-    if (node.repetition == META_REPEATED && here->repeated++ == 0)
+    here->defined += node.number[NODE_REPETITION] != META_REQUIRED;
+    if (node.number[NODE_REPETITION] == META_REPEATED && here->repeated++ == 0)
         here->list = here->defined;
-    if (node.group ? node.children > 0 : node.children == 0)
-        return node.group ? ERR_OK
-                          : meta_add_leaf(meta, path, here, begin, &node);
-    return meta_damaged(meta, "has a column without a type");
+    bool group = node.number[NODE_TYPE] < 0;
+    if (group != (here->left > 0))
+        return meta_damaged(meta, "has a column without a type");
+    return group ? ERR_OK : meta_add_leaf(meta, path, here, begin, &node);
 }
 
 static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
@@ -158,7 +141,7 @@ static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
     if (count == 0 || meta->leaves > 0)
         return meta_damaged(meta, "has no columns");
     meta_read_node(thrift, &root);
-    way[0].left = root.children;
+    way[0].left = root.number[NODE_CHILDREN];
     for (size_t i = 1; i < count; i++) {
         while (depth > 0 && way[depth].left == 0)
             depth--;
@@ -177,7 +160,7 @@ static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
 static void meta_read_place(struct thrift *thrift, struct parquet_chunk *chunk)
 {
     int64_t number[12] = { 0 };
-    thrift_numbers(thrift, number, 12);
+    thrift_struct(thrift, number, 12, NULL);
     int64_t bytes = number[7], data = number[9], dictionary = number[11];
     /* some writers put 0 for a dictionary that there is not */
     chunk->begin = dictionary > 0 && dictionary < data ? dictionary : data;
@@ -193,27 +176,22 @@ static void meta_read_place(struct thrift *thrift, struct parquet_chunk *chunk)
 static enum err meta_column(const struct parquet_meta *meta,
                             struct thrift *thrift, struct parquet_chunk *chunk)
 {
-    bool encrypted = false, elsewhere = false, found = false;
+    const char *why = NULL;
     struct thrift_field field = { 0, 0 };
-    *chunk = (struct parquet_chunk){ .begin = 0 };
+    *chunk = (struct parquet_chunk){ .values = -1 };
     while (thrift_next(thrift, &field)) {
-        elsewhere = elsewhere || field.id == 1;
-        encrypted = encrypted || field.id == 8 || field.id == 9;
-        found = found || field.id == 3;
+        why = field.id == 1                    ? "lies in another file"
+              : field.id == 8 || field.id == 9 ? "is encrypted"
+                                               : why;
         if (field.id == 3 && field.type == THRIFT_STRUCT)
             meta_read_place(thrift, chunk);
         else
             thrift_skip(thrift, &field);
     }
-    if (encrypted)
+    if (why != NULL)
         return err_set(ERR_UNSUPPORTED,
-                       "is encrypted, which is not read here; write the file "
-                       "again without");
-    if (elsewhere)
-        return err_set(ERR_UNSUPPORTED,
-                       "lies in another file, which is not read here; write "
-                       "the files again");
-    if (thrift->bad || !found || chunk->end > meta->bytes ||
+                       "%s, which is not read here; write the file again", why);
+    if (thrift->bad || chunk->values < 0 || chunk->end > meta->bytes ||
         (chunk->values > 0 && chunk->begin < 4))
         return err_set(ERR_DATA, "does not lie in the file; copy or make the "
                                  "file again");
@@ -279,10 +257,7 @@ static enum err meta_read(struct parquet_meta *meta,
     bool schema = chosen == NULL;
     while (thrift_next(&thrift, &field)) {
         if (field.id == 8)
-            return err_set(ERR_UNSUPPORTED,
-                           "%s is encrypted Parquet, which is not read here; "
-                           "write it again without",
-                           meta->path);
+            return meta_encrypted(meta);
         if (field.id == (schema ? 2 : 4)) {
             size_t found = thrift_list(&thrift, &field, THRIFT_STRUCT);
             TRY(schema ? meta_schema(meta, &thrift, found)
@@ -306,10 +281,7 @@ enum err parquet_meta_open(const char *path, struct parquet_meta *out)
     if (bytes >= 12)
         TRY(fsio_pread(out->fd, tail, 8, bytes - 8, path));
     if (memcmp(tail + 4, "PARE", 4) == 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "%s is encrypted Parquet, which is not read here; write "
-                       "it again without",
-                       path);
+        return meta_encrypted(out);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return err_set(ERR_DATA,
                        "%s does not end as Parquet does: it is cut short, or "

@@ -113,16 +113,6 @@ void thrift_skip(struct thrift *thrift, const struct thrift_field *field)
     thrift->depth--;
 }
 
-void thrift_numbers(struct thrift *thrift, int64_t *number, int64_t count)
-{
-    struct thrift_field field = { 0, 0 };
-    while (thrift_next(thrift, &field))
-        if (field.id < count && field.type <= THRIFT_I64)
-            number[field.id] = thrift_int(thrift, &field);
-        else
-            thrift_skip(thrift, &field);
-}
-
 int64_t thrift_int(struct thrift *thrift, const struct thrift_field *field)
 {
     if (field->type == THRIFT_TRUE || field->type == THRIFT_FALSE)
@@ -134,16 +124,20 @@ int64_t thrift_int(struct thrift *thrift, const struct thrift_field *field)
     return thrift_zigzag(thrift);
 }
 
-const uint8_t *thrift_binary(struct thrift *thrift,
-                             const struct thrift_field *field, size_t *bytes)
+void thrift_struct(struct thrift *thrift, int64_t *number, int64_t count,
+                   struct thrift_text *text)
 {
-    const uint8_t *data = NULL;
-    if (field->type != THRIFT_BINARY)
-        thrift->bad = true;
-    *bytes = thrift_bytes(thrift, thrift_varint(thrift));
-    data = thrift->at;
-    thrift->at += *bytes;
-    return data;
+    struct thrift_field field = { 0, 0 };
+    while (thrift_next(thrift, &field))
+        if (field.id < count && field.type <= THRIFT_I64) {
+            number[field.id] = thrift_int(thrift, &field);
+        } else if (field.type == THRIFT_BINARY && text != NULL) {
+            text->bytes = thrift_bytes(thrift, thrift_varint(thrift));
+            text->data = thrift->at;
+            thrift->at += text->bytes;
+        } else {
+            thrift_skip(thrift, &field);
+        }
 }
 
 size_t thrift_list(struct thrift *thrift, const struct thrift_field *field,

@@ -41,12 +41,15 @@ bool thrift_next(struct thrift *thrift, struct thrift_field *field);
 void thrift_skip(struct thrift *thrift, const struct thrift_field *field);
 /* A whole number or a truth; anything else is bad. */
 int64_t thrift_int(struct thrift *thrift, const struct thrift_field *field);
-/* All of a structure: number[id] of those fields below `count` that are such; the
- * others stay, and what else there is is left out. */
-void thrift_numbers(struct thrift *thrift, int64_t *number, int64_t count);
-/* Lent. */
-const uint8_t *thrift_binary(struct thrift *thrift,
-                             const struct thrift_field *field, size_t *bytes);
+struct thrift_text {
+    const uint8_t *data; /* lent */
+    size_t bytes;
+};
+/* All of a structure: number[id] of those fields below `count` that are such, its
+ * last text, if it is not NULL; they stay where there is none, and what else there
+ * is is left out. */
+void thrift_struct(struct thrift *thrift, int64_t *number, int64_t count,
+                   struct thrift_text *text);
 /* How many elements of this type follow, each of them a byte at least. */
 size_t thrift_list(struct thrift *thrift, const struct thrift_field *field,
                    enum thrift_type type);
