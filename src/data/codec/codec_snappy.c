@@ -20,27 +20,15 @@ static size_t snappy_number(const uint8_t *data, size_t bytes)
     return value;
 }
 
-/* The length at the beginning; *at: behind it. */
-static bool snappy_length(const uint8_t *data, size_t bytes, size_t *at,
-                          size_t *length)
-{
-    *length = *at = 0;
-    for (; *at < 5 && *at < bytes; ++*at) {
-        *length |= (size_t)(data[*at] & 0x7f) << 7 * *at;
-        if (data[*at] < 0x80) {
-            ++*at;
-            return *length <= UINT32_MAX;
-        }
-    }
-    return false;
-}
-
 static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
                                     uint8_t *out, size_t out_bytes)
 {
     size_t at = 0, done = 0, claimed = 0;
-    if (!snappy_length(data, bytes, &at, &claimed))
-        return snappy_wrong();
+    do { /* 7 bits a byte */
+        if (at == 5 || at == bytes)
+            return snappy_wrong();
+        claimed |= (size_t)(data[at] & 0x7f) << 7 * at;
+    } while (data[at++] >= 0x80);
     if (claimed != out_bytes)
         return err_set(ERR_DATA, "unpacks to %zu bytes in place of %zu",
                        claimed, out_bytes);

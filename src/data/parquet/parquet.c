@@ -258,10 +258,8 @@ static enum err record_value(struct parquet *parquet,
     const char *path = reader->column.leaf->path;
     if (!reader->more)
         return parquet_damaged(parquet, "have less than its rows");
-    *out = NULL;
-    if (value->text == NULL) {
-        *out = json_null();
-    } else {
+    *out = json_null();
+    if (value->text != NULL) {
         if (unicode_valid(value->text, value->bytes) != value->bytes ||
             memchr(value->text, 0, value->bytes) != NULL)
             return err_set(ERR_DATA,
@@ -285,26 +283,33 @@ static bool record_goes_on(const struct parquet_reader *reader)
     return reader->more && !reader->next.begins;
 }
 
-/* One element of the list that is in these columns: an object of its texts. */
+/* One element of the list that is in these columns: an object of its texts; or the
+ * levels, `defined` in each of them, that say that there is none. */
 static enum err record_element(struct parquet *parquet,
                                struct parquet_reader *reader, size_t count,
-                               json_t **list)
+                               int defined, json_t **list)
 {
     enum err rc = ERR_OK;
+    const int least = reader->column.leaf->list;
     json_t *object = json_object(), *value = NULL;
     for (size_t c = 0; c < count; c++) {
-        const struct parquet_leaf *leaf = reader[c].column.leaf;
-        if (!reader[c].more || reader[c].next.defined < leaf->list)
+        int here = reader[c].next.defined;
+        if (!reader[c].more ||
+            (defined < least ? here != defined : here < least))
             TRY_OUT(parquet_damaged(parquet, "have lists of two lengths"));
         TRY_OUT(record_value(parquet, &reader[c], &value));
         if (json_is_null(value))
             json_decref(value);
         else
-            jsontext_set(&object, leaf->path + leaf->last, value);
+            jsontext_set(&object,
+                         reader[c].column.leaf->path +
+                             reader[c].column.leaf->last,
+                         value);
         if (record_goes_on(&reader[c]) != record_goes_on(reader))
             TRY_OUT(parquet_damaged(parquet, "have lists of two lengths"));
     }
-    jsontext_append(list, json_incref(object));
+    if (defined >= least)
+        jsontext_append(list, json_incref(object));
 out:
     json_decref(object);
     return rc;
@@ -317,25 +322,17 @@ static enum err record_list(struct parquet *parquet,
 {
     enum err rc = ERR_OK;
     const int defined = reader->next.defined;
-    const int list = reader->column.leaf->list;
-    *out = defined < list - 1 ? json_null() : json_array();
-    if (defined >= list)
-        do
-            rc = json_array_size(*out) < PARQUET_LIST_MAX
-                     ? record_element(parquet, reader, count, out)
-                     : err_set(ERR_UNSUPPORTED,
-                               "%s: column '%s' has a list of more than %d; "
-                               "write it in several rows",
-                               parquet_place(parquet),
-                               reader->column.leaf->path, PARQUET_LIST_MAX);
-        while (rc == ERR_OK && record_goes_on(reader));
-    for (size_t c = 0; defined < list && c < count && rc == ERR_OK; c++) {
-        json_t *value = NULL;
-        rc = reader[c].next.defined == defined
-                 ? record_value(parquet, &reader[c], &value)
-                 : parquet_damaged(parquet, "have lists of two lengths");
-        json_decref(value);
-    }
+    const struct parquet_leaf *leaf = reader->column.leaf;
+    *out = defined < leaf->list - 1 ? json_null() : json_array();
+    do
+        rc =
+            json_array_size(*out) < PARQUET_LIST_MAX
+                ? record_element(parquet, reader, count, defined, out)
+                : err_set(ERR_UNSUPPORTED,
+                          "%s: column '%s' has a list of more than %d; write "
+                          "it in several rows",
+                          parquet_place(parquet), leaf->path, PARQUET_LIST_MAX);
+    while (rc == ERR_OK && record_goes_on(reader));
     if (rc != ERR_OK)
         json_decref(*out);
     return rc;

@@ -41,26 +41,27 @@ static size_t split_prefix(const char *base)
     return form[i] == '\0' && bytes < SPLIT_BYTES ? bytes : 0;
 }
 
+static const char *split_base(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    return base != NULL ? base + 1 : path;
+}
+
 /* The split that a path inside a folder tells of; "": none. */
 static void split_of(const char *path, char split[SPLIT_BYTES])
 {
-    const char *base = strrchr(path, '/'), *word = NULL;
-    base = base != NULL ? base + 1 : path;
+    const char *base = split_base(path);
     size_t bytes = split_prefix(base);
-    split[0] = '\0';
-    if (bytes > 0) {
-        memcpy(split, base, bytes);
-        split[bytes] = '\0';
-        word = split_word(split, bytes);
-    }
+    const char *word = split_word(base, bytes);
     for (const char *at = path; bytes == 0 && *at != '\0';) {
         size_t length = strcspn(at, "-._/ 0123456789");
         const char *found = split_word(at, length);
         word = found != NULL ? found : word; /* the file's own comes last */
         at += length + (at[length] != '\0');
     }
-    if (word != NULL)
-        strcpy(split, word);
+    snprintf(split, SPLIT_BYTES, "%.*s",
+             word != NULL ? SPLIT_BYTES : (int)bytes,
+             word != NULL ? word : base);
 }
 
 static bool split_wanted(const char *wanted, const char *path)
@@ -77,8 +78,7 @@ static bool split_wanted(const char *wanted, const char *path)
 static bool split_card(const char *path)
 {
     static const char *const begins[] = { "README", "LICENSE", "dataset_info" };
-    const char *base = strrchr(path, '/');
-    base = base != NULL ? base + 1 : path;
+    const char *base = split_base(path);
     size_t bytes = strlen(base);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(base, begins[i], strlen(begins[i])) == 0)
@@ -130,21 +130,19 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
     parquet = parquet && cards < inputs->count - first;
     TRY(split_check(inputs, first, folder, parquet));
     for (size_t i = first; i < inputs->count; i++) {
-        struct inputs_file *file = &inputs->file[i];
-        bool wanted = split_wanted(inputs->split, file->path + strlen(folder));
-        if (wanted && file->parquet == parquet) {
-            struct inputs_file moved = *file;
-            file->path = NULL;
-            inputs->file[kept++] = moved;
+        struct inputs_file file = inputs->file[i];
+        bool wanted = split_wanted(inputs->split, file.path + strlen(folder));
+        inputs->file[i].path = NULL;
+        if (wanted && file.parquet == parquet) {
+            inputs->file[kept++] = file;
             continue;
         }
-        inputs->by_name -= file->json && inputs->kind == INPUTS_BY_NAME;
-        enum err rc = inputs_pass(inputs, file->path,
-                                  !wanted         ? "of other splits"
-                                  : file->parquet ? "Parquet"
-                                                  : "beside Parquet");
-        free(file->path);
-        file->path = NULL;
+        inputs->by_name -= file.json && inputs->kind == INPUTS_BY_NAME;
+        enum err rc = inputs_pass(inputs, file.path,
+                                  !wanted        ? "of other splits"
+                                  : file.parquet ? "Parquet"
+                                                 : "beside Parquet");
+        free(file.path);
         TRY(rc);
     }
     inputs->count = kept;
