@@ -142,28 +142,6 @@ static void test_go(void)
            "behind the last row: %s", err_text());
 }
 
-static const struct {
-    const char *column, *want;
-} columns[] = {
-    { "texts", "no column 'texts' in this file, which has: messages.list" },
-    { "messages", "is in a list; write one with a text in each row" },
-    { "tags", "column 'tags.list.element' is in a list" },
-};
-
-static void test_columns(void)
-{
-    struct parquet *parquet = NULL;
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
-        enum err rc =
-            parquet_open(CORPUS "/talk-snappy", columns[c].column, &parquet);
-        tap_ok(rc != ERR_OK && strstr(err_text(), columns[c].want) != NULL,
-               "%s: %s", columns[c].column, err_text());
-    }
-    tap_ok(parquet_open(CORPUS "/talk", "id", &parquet) == ERR_UNSUPPORTED &&
-               strstr(err_text(), "'id' has int64 numbers") != NULL,
-           "numbers: %s", err_text());
-}
-
 /* A footer of a name and 20,000 columns in it, six bytes each. */
 static void test_wide(const char *folder)
 {
@@ -247,7 +225,6 @@ int main(void)
     for (size_t f = 0; f < FILES; f++)
         test_file(f, folder);
     test_go();
-    test_columns();
     test_wide(folder);
     test_encrypted(folder);
     test_blocks();

@@ -200,8 +200,10 @@ static enum err parquet_row_next(struct parquet *parquet, bool ahead,
         parquet->left = meta->rows[group];
         for (size_t c = 0; c < parquet->count; c++) {
             struct parquet_reader *reader = &parquet->reader[c];
-            parquet_column_begin(&reader->column, group,
-                                 &meta->chunk[group * parquet->count + c]);
+            reader->column.group = group;
+            reader->column.chunk = meta->chunk[group * parquet->count + c];
+            reader->column.values = 0;
+            reader->column.entries = 0;
             if (ahead)
                 TRY(parquet_column_next(&reader->column, &reader->next,
                                         &reader->more));

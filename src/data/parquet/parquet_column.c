@@ -59,6 +59,32 @@ struct page_head {
 
 enum { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 };
 
+static enum err column_damaged(void)
+{
+    return err_set(ERR_DATA, "is damaged");
+}
+
+/* `bytes` of the page. */
+static enum err column_take(struct thrift *data, size_t bytes,
+                            const uint8_t **text)
+{
+    if (bytes > (size_t)(data->end - data->at))
+        return column_damaged();
+    *text = data->at;
+    data->at += bytes;
+    return ERR_OK;
+}
+
+/* A text behind its length. */
+static enum err column_plain(struct thrift *data, struct thrift_text *out)
+{
+    const uint8_t *head = NULL;
+    TRY(column_take(data, 4, &head));
+    out->bytes = (size_t)head[0] | (size_t)head[1] << 8 |
+                 (size_t)head[2] << 16 | (size_t)head[3] << 24;
+    return column_take(data, out->bytes, &out->data);
+}
+
 static enum err page_unknown(int64_t encoding)
 {
     static const char *const names[] = { [4] = "BIT_PACKED",
@@ -145,12 +171,13 @@ static enum err page_unpack(struct parquet_column *column, size_t plain,
 {
     int64_t codec = column->chunk.codec;
     struct buffer *packed = &column->packed, *page = &column->page;
-    if (codec < 0 || codec >= PAGE_CODECS || page_codecs[codec].ops == NULL)
-        return err_set(
-            ERR_UNSUPPORTED, "is packed with %s (%lld), which is not read here",
-            codec >= 0 && codec < PAGE_CODECS ? page_codecs[codec].name
-                                              : "what is unknown",
-            (long long)codec);
+    if (codec < 0 || codec >= PAGE_CODECS)
+        return err_set(ERR_UNSUPPORTED, "is packed with what is unknown (%lld)",
+                       (long long)codec);
+    if (page_codecs[codec].ops == NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "is packed with %s, which is not read here",
+                       page_codecs[codec].name);
     page->bytes = 0;
     TRY(buffer_reserve(page, bytes + 1));
     if (plain > 0)
@@ -201,32 +228,17 @@ static enum err page_bytes(struct parquet_column *column,
 static enum err page_levels(struct thrift *data, int most, int64_t bytes,
                             struct parquet_runs *out)
 {
+    struct thrift_text levels = { NULL, (size_t)bytes };
     *out = (struct parquet_runs){ .width = 0 };
     if (bytes < 0 && most == 0)
         return ERR_OK;
-    size_t rest = (size_t)(data->end - data->at);
-    if (bytes < 0 && rest >= 4) {
-        bytes = data->at[0] | data->at[1] << 8 | data->at[2] << 16 |
-                (int64_t)data->at[3] << 24;
-        data->at += 4;
-        rest -= 4;
-    }
-    if (bytes < 0 || (size_t)bytes > rest)
-        return err_set(ERR_DATA, "has a page with levels beyond its end");
-    out->bytes = (struct thrift){ data->at, data->at + bytes, false, 0 };
-    data->at += bytes;
+    TRY(bytes < 0 ? column_plain(data, &levels)
+                  : column_take(data, levels.bytes, &levels.data));
+    out->bytes.at = levels.data;
+    out->bytes.end = levels.data + levels.bytes;
     while (most >> out->width > 0)
         out->width++;
     return ERR_OK;
-}
-
-void parquet_column_begin(struct parquet_column *column, size_t group,
-                          const struct parquet_chunk *chunk)
-{
-    column->group = group;
-    column->chunk = *chunk;
-    column->values = 0;
-    column->entries = 0;
 }
 
 void parquet_column_release(struct parquet_column *column)
@@ -240,32 +252,6 @@ void parquet_column_release(struct parquet_column *column)
     free(column->lengths.length);
     free(column->prefixes.length);
     *column = (struct parquet_column){ .meta = column->meta };
-}
-
-static enum err column_damaged(void)
-{
-    return err_set(ERR_DATA, "is damaged");
-}
-
-/* `bytes` of the page. */
-static enum err column_take(struct thrift *data, size_t bytes,
-                            const uint8_t **text)
-{
-    if (bytes > (size_t)(data->end - data->at))
-        return column_damaged();
-    *text = data->at;
-    data->at += bytes;
-    return ERR_OK;
-}
-
-/* A text behind its length. */
-static enum err column_plain(struct thrift *data, struct thrift_text *out)
-{
-    const uint8_t *head = NULL;
-    TRY(column_take(data, 4, &head));
-    out->bytes = (size_t)head[0] | (size_t)head[1] << 8 |
-                 (size_t)head[2] << 16 | (size_t)head[3] << 24;
-    return column_take(data, out->bytes, &out->data);
 }
 
 /* The page at hand is a dictionary. */

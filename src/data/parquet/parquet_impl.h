@@ -76,6 +76,7 @@ enum err parquet_runs_lengths(struct thrift *bytes, size_t most,
 struct parquet_column {
     const struct parquet_meta *meta; /* lent, as is the leaf */
     const struct parquet_leaf *leaf;
+    /* a row group begins with these, and no values and entries */
     size_t group;
     struct parquet_chunk chunk; /* what of it is left */
     struct buffer head, packed, page, dictionary;
@@ -98,8 +99,6 @@ struct parquet_value {
     size_t bytes;
 };
 
-void parquet_column_begin(struct parquet_column *column, size_t group,
-                          const struct parquet_chunk *chunk);
 void parquet_column_release(struct parquet_column *column);
 /* *more false: the row group's end. */
 enum err parquet_column_next(struct parquet_column *column,

@@ -142,17 +142,16 @@ static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
         return meta_damaged(meta, "has no columns");
     meta_read_node(thrift, &root);
     way[0].left = root.number[NODE_CHILDREN];
-    for (size_t i = 1; i < count; i++) {
+    for (size_t i = 1;; i++) {
         while (depth > 0 && way[depth].left == 0)
             depth--;
-        if (way[depth].left == 0 || depth + 1 == META_DEPTH_MAX)
+        if (i == count)
+            break;
+        if (way[depth].left-- == 0 || depth + 1 == META_DEPTH_MAX)
             return meta_damaged(meta, "has columns in columns without an end");
-        way[depth].left--;
         TRY(meta_node(meta, thrift, path, &way[depth], &way[depth + 1]));
         depth++;
     }
-    while (depth > 0 && way[depth].left == 0)
-        depth--;
     return way[depth].left == 0 ? ERR_OK : meta_damaged(meta, "lacks columns");
 }
 

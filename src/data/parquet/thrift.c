@@ -79,14 +79,11 @@ void thrift_skip(struct thrift *thrift, const struct thrift_field *field)
     switch (thrift->bad ? -1 : field->type) {
     case THRIFT_TRUE:
     case THRIFT_FALSE:
-        break;
     case THRIFT_I8:
-        thrift_byte(thrift);
-        break;
     case THRIFT_I16:
     case THRIFT_I32:
     case THRIFT_I64:
-        thrift_varint(thrift);
+        thrift_int(thrift, field);
         break;
     case THRIFT_DOUBLE:
         thrift->at += thrift_bytes(thrift, 8);
