@@ -153,9 +153,10 @@ static void thread_end(struct ckpt_saver *saver)
 /* --- how it stands --- */
 
 /* Waiting for others has a deadline of its own, in the thread, which names who
- * is missing. */
+ * is missing; that a rank is lost the caller's communicator knows long before. */
 static enum err check_deadline(struct ckpt_saver *saver, bool meets)
 {
+    TRY(comm_verdict(saver->comm));
     double timeout_s = saver->save.options.timeout_s;
     double gap_s = clock_now() - saver->polled_s;
     saver->polled_s += gap_s;

@@ -166,3 +166,13 @@ goes_on() {
     waited 0
     [ "$(came_from "$DIR/run")" -ge 7 ]
 }
+
+@test "a node that stops amid a save is named when it is missed, not when the save is" {
+    rm -rf "$DIR/run" "$NODES"/node?
+    TRAIN=$BIN/../crash/bin/tessera-train TESSERA_CRASH_AT=local-prepared:1 \
+        TESSERA_CRASH_STOP=1 kept 2 "$DIR/run" checkpoint.async=false \
+        checkpoint.timeout_s=1e5 parallel.lost_s=3
+    wait_for 120 gone "$pid" || { kill -KILL "$(cat "$NODES/pid0")"; false; }
+    waited '!0'
+    grep 'no answer for 3 s from rank 1 (node1)' "$DIR/run.log"
+}

@@ -189,6 +189,13 @@ void comm_left(struct comm *comm, enum err rc)
         comm->leaver(comm->leaver_arg, rc);
 }
 
+enum err comm_verdict(struct comm *comm)
+{
+    while (comm->parent != NULL)
+        comm = comm->parent;
+    return comm_told(comm) ? err_set(ERR_COMM, "%s", comm->failure) : ERR_OK;
+}
+
 void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind)
 {
     comm->timeline = timeline;

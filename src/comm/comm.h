@@ -71,6 +71,9 @@ void comm_on_leave(struct comm *comm, comm_leaver leaver, void *arg);
  * another such call: what a step computes. If it does, that is such a verdict, on
  * this rank. limit_s 0: with what may take long. Nothing without signs of life. */
 void comm_work(struct comm *comm, int64_t step, double limit_s);
+/* For who waits without a call of comm: ERR_COMM by a verdict on comm or, of a
+ * duplicate, on what it was made of. The main thread's. */
+enum err comm_verdict(struct comm *comm);
 /* Seconds that this thread has waited for others since comm_beat_start(), whose lost_s
  * may be 0; of a device's work none. */
 double comm_waited_s(const struct comm *comm);
