@@ -3,6 +3,7 @@
 #include "src/base/own.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -10,6 +11,7 @@
 
 #define PROCESSES 16
 #define ROUNDS 20
+#define REMOVALS 3000
 #define STRANGER 60099
 
 static const char *base; /* a folder like /tmp */
@@ -126,6 +128,36 @@ static void test_together(void)
                PROCESSES, ROUNDS);
 }
 
+/* Another run of the job ends over and over, and takes the job's folder with it. */
+static void test_removed(void)
+{
+    int wrong = 0;
+    struct own own;
+    pid_t pid = fork();
+    while (pid == 0) {
+        char above[FSIO_PATH_MAX + 8];
+        if (own_open(in_base("shared/ends"), &own) != ERR_OK)
+            continue;
+        rmdir(own.path);
+        snprintf(above, sizeof above, "%.*s",
+                 (int)(strlen(own.path) - strlen("/ends")), own.path);
+        rmdir(above);
+        own_close(&own);
+    }
+    for (int i = 0; i < REMOVALS; i++) {
+        bool opened = own_open(in_base("shared/begins"), &own) == ERR_OK;
+        wrong += !opened;
+        if (!opened)
+            continue;
+        rmdir(own.path);
+        own_close(&own);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    tap_is_int(wrong, 0, "what goes on the way is made anew, %d times",
+               REMOVALS);
+}
+
 static void lay(int kind, const char *name)
 {
     char inside[2 * FSIO_PATH_MAX];
@@ -197,6 +229,7 @@ int main(void)
         test_plain();
         test_ours();
         test_together();
+        test_removed();
         test_strangers();
     } else {
         tap_ok(true, "# SKIP needs root");

@@ -266,7 +266,9 @@ static enum err own_step(struct own_walk *walk, char name[NAME_MAX + 1],
     /* other errors than EEXIST are also said of what is there */
     int failed = mkdirat(walk->fd, name, 0700) == 0 ? 0 : errno;
     if (fstatat(walk->fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-        *gone = errno == ENOENT && (failed == 0 || failed == EEXIST);
+        /* or what it was to lie in is gone */
+        *gone = errno == ENOENT &&
+                (failed == 0 || failed == EEXIST || failed == ENOENT);
         errno = failed != 0 ? failed : errno;
         return *gone ? ERR_OK
                      : err_errno("%s/%s: create folder", walk->path, name);
