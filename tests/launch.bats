@@ -298,6 +298,28 @@ END
     [[ $output == *"its ranks have left"*"attempt 1 ended with code 75"*"going on: comm n1: no answer from rank 1 (n2)"* ]]
 }
 
+@test "what ranks that never began have said does not end those that begin in their place" {
+    # a start that fails in MPI_Init: the next one has its number
+    cat >"$T/step" <<'END'
+mkdir -p "$T/run/reasons"
+if [ ! -e "$T/again" ]; then
+    touch "$T/again"
+    echo "75 comm n1: rank 0 was ended by signal 11 (SEGV)" >"$T/run/reasons/attempt-0001.rank-0000"
+    mkdir "$T/run/reasons/attempt-0001.ended"
+    exit 137
+fi
+ls "$T/run/reasons" >"$T/old"
+echo '{"event":"start","time":1.0,"attempt":1,"job":7}' >>"$T/run/ledger.jsonl"
+sleep 3
+exit 85
+END
+    launch_is 85
+    [[ $output == *"going on: killed (SIGKILL): out of memory? before the run was opened"* ]]
+    [[ $output != *"its ranks have left"* && $output != *SEGV* ]]
+    [ "$(jq -r .event "$T/run/ledger.jsonl" | xargs)" = "restart start requeue" ]
+    [ ! -s "$T/old" ]
+}
+
 @test "a rank that does not leave when the run is finished costs no attempt" {
     cat >"$T/step" <<'END'
 cat >>"$T/run/ledger.jsonl" <<'LINES'

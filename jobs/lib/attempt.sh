@@ -8,6 +8,9 @@ readonly STOP_AGAIN_S=15
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
 {
+    # One of this number that never began may have left words, which are not this one's.
+    timeout 10 find "$run_dir/reasons" -maxdepth 1 \
+        -name "$(printf 'attempt-%04d.*' "$attempt")" -delete 2>/dev/null || true
     # When a rank has ended, the others get some seconds to leave together and
     # to say why; ending them at once would turn a clean 85 into a 143.
     TESSERA_ATTEMPT_OF=$job TESSERA_SPARE_NODES=$spare start_step "train-$attempt" --mpi="$mpi" \
