@@ -86,12 +86,10 @@ static enum err open_sets(struct run *run, const void *images)
     return ERR_OK;
 }
 
-static void close_sets(struct run *run)
+static void close_sets(struct run_data *sets, struct run_data *held_out)
 {
-    run_data_close(run->inputs.sets);
-    run_data_close(run->inputs.eval_sets);
-    run->inputs.sets = run->inputs.eval_sets = NULL;
-    run->inputs.eval_data = NULL;
+    run_data_close(sets);
+    run_data_close(held_out);
 }
 
 /* For the others of a node, which has some: *images, and they end with zeros. */
@@ -115,6 +113,7 @@ static enum err share_sets(struct run *run)
     struct comm *comm = run->comm;
     struct buffer images = { 0 };
     enum err rc = ERR_OK;
+    struct run_data *sets = NULL, *held_out = NULL;
     bool first = true, others = false;
     for (int r = 0; r < run->ranks; r++) {
         bool near = r != run->rank && comm_same_host(comm, r, run->rank);
@@ -133,13 +132,20 @@ static enum err share_sets(struct run *run)
                                &run->inputs.indexes));
     char *here = comm_window_part(run->inputs.indexes, run->rank);
     if (first && others) {
-        close_sets(run);
         memcpy(here, images.data, images.bytes);
+        buffer_free(&images);
+        /* open until all have theirs: a cache lasts as long as its last reader */
+        sets = run->inputs.sets;
+        held_out = run->inputs.eval_sets;
+        run->inputs.sets = run->inputs.eval_sets = NULL;
+        run->inputs.eval_data = NULL;
     }
     TRY_OUT(comm_barrier(comm));
     if (others)
         rc = open_sets(run, here);
+    rc = comm_agree(comm, rc);
 out:
+    close_sets(sets, held_out);
     buffer_free(&images);
     return rc;
 }
@@ -196,7 +202,7 @@ void trainer_data_close(struct run *run)
     order_destroy(run->inputs.order);
     for (int i = 0; i < STREAMS_MAX; i++)
         order_destroy(run->inputs.eval_orders[i]);
-    close_sets(run);
+    close_sets(run->inputs.sets, run->inputs.eval_sets);
     comm_window_destroy(run->inputs.indexes);
     free(run->inputs.history);
 }
