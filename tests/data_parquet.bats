@@ -98,9 +98,12 @@ documents() {
     touch dev/_SUCCESS
     "$DATA" tokenize --out spark dev
     diff -r all spark
-    # in a tree of other texts it is passed over
+    # in a tree of other texts it is passed over, unless it is most of it
+    mkdir few && cp "$FILES/plain" few/x.parquet && echo '{}' >few/stats.json
+    run "$DATA" tokenize --out few.out few
+    [[ "$status" -eq 64 && "$output" == *"few has more in Parquet than in the texts beside it"* ]]
     cp "$FILES/plain" mixed/x.parquet
-    cp four.jsonl mixed
+    sed "s/}\$/, \"more\": \"$(printf '%400s' x)\"}/" four.jsonl >mixed/four.jsonl
     run "$DATA" tokenize --out tree mixed
     echo "$output"
     [[ "$status" -eq 0 && "$output" == *"passed over: 1 Parquet"* ]]

@@ -1,7 +1,7 @@
 /* What of a folder is meant. One with Parquet files, and beside them a card alone,
  * is laid out as the Hugging Face hub's are: files of several splits, whose names
- * tell which. Among other texts Parquet is passed over, as what is no text is: a
- * tree of sources may have some for its tests. */
+ * tell which. Among other texts a little Parquet is passed over, as what is no text
+ * is: a tree of sources may have some for its tests. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,11 +122,18 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
 {
     bool parquet = true;
     size_t kept = first, cards = 0;
+    int64_t bytes[2] = { 0 };
     for (size_t i = first; i < inputs->count; i++) {
         bool card = split_card(inputs->file[i].path);
         cards += card;
         parquet = parquet && (card || inputs->file[i].parquet);
+        bytes[inputs->file[i].parquet] += inputs->file[i].bytes;
     }
+    if (!parquet && bytes[1] > bytes[0])
+        return err_set(ERR_USAGE,
+                       "%s has more in Parquet than in the texts beside it: "
+                       "name the files that are meant",
+                       folder);
     parquet = parquet && cards < inputs->count - first;
     TRY(split_check(inputs, first, folder, parquet));
     for (size_t i = first; i < inputs->count; i++) {
