@@ -26,3 +26,18 @@ fails() {
     [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
         [ "${#lines[@]}" -eq 1 ]
 }
+
+# until_done OUT MS COMMAND...: kills it again and again, at a random moment of its first
+# MS ms and 5 more each time, until it has made OUT; sets kills
+until_done() {
+    local pid ms
+    kills=0
+    while [ ! -e "$1" ] || [ -e ".$1.tokenize" ]; do
+        "${@:3}" >log 2>&1 &
+        pid=$!
+        ms=$((RANDOM % $2 + 5 * kills))
+        sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
+        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid 2>/dev/null || true
+    done
+}

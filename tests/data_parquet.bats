@@ -174,14 +174,7 @@ END
     # killed, on one file twice, of text, and of standard input
     cat a.jsonl b.jsonl >twice.jsonl
     "$DATA" tokenize "${options[@]}" --out once twice.jsonl a.jsonl
-    kills=0
-    while [ ! -e out ] || [ -e .out.tokenize ]; do
-        "$DATA" tokenize "${options[@]}" --out out twice.jsonl a.jsonl >log 2>&1 &
-        pid=$!
-        sleep "0.$(printf %03d $((RANDOM % 60 + 5 * kills)))"
-        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
-        wait $pid 2>/dev/null || true
-    done
+    until_done out 60 "$DATA" tokenize "${options[@]}" --out out twice.jsonl a.jsonl
     echo "$kills kills"
     diff -r once out
     "$DATA" tokenize "${options[@]}" --field text --out pipe - <a.jsonl
@@ -198,14 +191,7 @@ END
     for i in $(seq 60); do cp "$FILES/zstd" "$i.parquet"; done
     local options=(--seq-len 20 --shard-bytes 400)
     "$DATA" tokenize "${options[@]}" --out once ./*.parquet
-    kills=0
-    while [ ! -e out ] || [ -e .out.tokenize ]; do
-        "$DATA" tokenize "${options[@]}" --threads 1 --out out ./*.parquet >log 2>&1 &
-        pid=$!
-        sleep "0.$(printf %03d $((RANDOM % 30 + 5 * kills)))"
-        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
-        wait $pid 2>/dev/null || true
-    done
+    until_done out 30 "$DATA" tokenize "${options[@]}" --threads 1 --out out ./*.parquet
     echo "$kills kills"
     diff -r once out
     for i in $(seq 100); do

@@ -31,15 +31,8 @@ same() {
         "--threads 2 --eval-fraction 0.2"; do
         # shellcheck disable=SC2086
         "$DATA" tokenize --out whole "${options[@]}" $kind in
-        kills=0
-        while [ ! -e out ] || [ -e .out.tokenize ]; do
-            # shellcheck disable=SC2086
-            "$DATA" tokenize --out out "${options[@]}" $kind in >log 2>&1 &
-            pid=$!
-            sleep "0.$(printf %03d $((RANDOM % 60 + 5 * kills)))"
-            kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
-            wait $pid 2>/dev/null || true
-        done
+        # shellcheck disable=SC2086
+        until_done out 60 "$DATA" tokenize --out out "${options[@]}" $kind in
         echo "$kind: $kills kills"
         same whole out
         "$DATA" verify out || "$DATA" verify out/train

@@ -40,8 +40,9 @@ static enum err eval_write(const struct run *run,
                             jsontext_real(result->seconds), "sets", sets);
     char *line = json_dumps(all, 0);
     enum err rc = lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd);
-    if (rc == ERR_OK && line != NULL)
-        rc = lines_append(fd, path, line);
+    if (rc == ERR_OK)
+        rc = line != NULL ? lines_append(fd, path, line)
+                          : err_set(ERR_MEMORY, "%s: no memory", path);
     fsio_close(fd);
     free(line);
     json_decref(all);

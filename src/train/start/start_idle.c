@@ -28,10 +28,12 @@ static bool meet(const struct trainer_schedule *plan, struct duration a,
     if (units_steps(a, &plan->rates, &first) != ERR_OK ||
         units_steps(b, &plan->rates, &second) != ERR_OK || second < 1)
         return false;
-    int64_t at = first;
-    while (first > 0 && at < last - first && at % second != 0)
-        at += first;
-    return first > 0 && at < last && at % second == 0;
+    int64_t common = first; /* their greatest common divisor */
+    for (int64_t rest = second, next; rest > 0; rest = next) {
+        next = common % rest;
+        common = rest;
+    }
+    return first > 0 && first / common <= (last - 1) / second;
 }
 
 #define OR_HOOK(group, type, field, ...) || s->hooks.field[0] != '\0'
