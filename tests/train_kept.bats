@@ -176,3 +176,18 @@ goes_on() {
     waited '!0'
     grep 'no answer for 3 s from rank 1 (node1)' "$DIR/run.log"
 }
+
+@test "a folder of a node that is no memory is told of" {
+    local fs told command
+    for folder in "$DIR/disk.%j" "$NODES/memory.%j"; do
+        rm -rf "$DIR/run"
+        fs=$(stat -f -c %T "$(dirname "$folder")")
+        command_of 1 "$DIR/run" "checkpoint.local_dir=$folder" \
+            checkpoint.keep_state=true train.max_duration=2ba log.level=info
+        "${command[@]}" >"$DIR/run.log" 2>&1
+        told=$(grep -c 'is no memory' "$DIR/run.log") || true
+        echo "$fs: $told"
+        [ "$told" -eq "$([ "$fs" = tmpfs ] && echo 0 || echo 1)" ]
+    done
+    [ "$fs" = tmpfs ]
+}

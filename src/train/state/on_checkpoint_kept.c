@@ -11,6 +11,9 @@
  * alone. */
 #include "src/train/state/on_checkpoint_parts.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "src/base/log.h"
@@ -22,6 +25,17 @@ static void record(void *arg, const struct ckpt_progress *progress)
     on_checkpoint_tell(arg, progress);
 }
 
+/* A disk would be written in each step, and is not read again as one should be. */
+static void warn_of_disk(const struct on_checkpoint_local *local)
+{
+    struct statfs about;
+    if (fstatfs(local->own.fd, &about) == 0 && about.f_type != TMPFS_MAGIC &&
+        about.f_type != RAMFS_MAGIC)
+        log_warn("checkpoint.keep_state: %s is no memory, so every step is "
+                 "written to a disk: give a checkpoint.local_dir in /dev/shm",
+                 local->own.path);
+}
+
 void on_checkpoint_kept_begin(struct run *run, int64_t stays,
                               const struct on_checkpoint_local *local,
                               struct ckpt_options *options,
@@ -30,6 +44,8 @@ void on_checkpoint_kept_begin(struct run *run, int64_t stays,
     *kept = (struct on_checkpoint_kept){ .told = { .run = run, .kept = true },
                                          .dir = local->own.path,
                                          .at = local->dir };
+    if (run->rank == 0)
+        warn_of_disk(local);
     options->local_dir = local->dir;
     options->local_two = true;
     options->local_kept = stays;
