@@ -145,7 +145,7 @@ static enum err read_value(struct reader *r, const char *stop, int depth)
     r->at++;
     for (int i = 0;; i++) {
         skip_lines(r);
-        if (*r->at == end && i == 0)
+        if (*r->at == end && i == 0 && bytes > 0)
             TRY(add(r, end == ']' ? "[]" : "{}"));
         if (*r->at == end)
             break;
