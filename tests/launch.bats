@@ -254,29 +254,46 @@ launch_is() {
     [[ $output != *"cannot be requeued"* ]]
 }
 
-@test "a slow node that the run has left stands last in the next attempt" {
+# slow_job ACTION: the first attempt ends by it, for node n2, the second by a signal
+slow_job() {
     echo n1,n2,n3 >"$T/nodes"
-    cat >"$T/step" <<'END'
-[[ "$*" =~ --nodelist=([^ ]+) ]]
-echo "${BASH_REMATCH[1]} spare $TESSERA_SPARE_NODES" >>"$T/tried"
-at=$(wc -l <"$T/tried")
-mkdir -p "$T/run/checkpoints/step-00000000$at"
-echo "{}" >"$T/run/checkpoints/step-00000000$at/MANIFEST.json"
+    cat >"$T/step" <<END
+[[ "\$*" =~ --nodelist=([^ ]+) ]]
+echo "\${BASH_REMATCH[1]} spare \$TESSERA_SPARE_NODES" >>"$T/tried"
+at=\$(wc -l <"$T/tried")
+mkdir -p "$T/run/checkpoints/step-00000000\$at"
+echo "{}" >"$T/run/checkpoints/step-00000000\$at/MANIFEST.json"
 cat >>"$T/run/ledger.jsonl" <<LINES
-{"event":"start","time":$EPOCHSECONDS,"attempt":$at,"job":7}
-{"event":"slow","time":$EPOCHSECONDS,"attempt":$at,"node":"n2.x","action":"$([ "$at" -gt 1 ] && echo warn || echo replace)"}
-{"event":"stop","time":$EPOCHSECONDS,"attempt":$at,"step":$at,"code":85,"reason":"x"}
+{"event":"start","time":\$EPOCHSECONDS,"attempt":\$at,"job":7}
+{"event":"slow","time":\$EPOCHSECONDS,"attempt":\$at,"node":"n2.x","action":"\$([ "\$at" -gt 1 ] && echo warn || echo $1)"}
+{"event":"stop","time":\$EPOCHSECONDS,"attempt":\$at,"step":\$at,"code":85,"reason":"x"}
 LINES
 exit 85
 END
     printf '#!/bin/bash\necho "$1 $4" >>%q\n' "$T/told" >"$T/tell"
     chmod 755 "$T/tell"
     check_s=5 TESSERA_NOTIFY=$T/tell TESSERA_SPARES=1 launch_is 85
-    [ "$(cat "$T/tried")" = "n1,n2 spare 1"$'\n'"n1,n3 spare 0" ]
     [ -e "$T/requeued" ]
     jq -c 'select(.event == "restart") | [.code, .progress]' "$T/run/ledger.jsonl" | grep -xF '[85,true]'
     [ "$("$T/bin/tessera-ckpt" ledger "$T/run" --job 7 | grep futile)" = "futile 0" ]
+}
+
+phases() {
+    jq -r 'select(.event == "check") | .phase' "$T/run/ledger.jsonl" | xargs
+}
+
+@test "a slow node that the run has left stands last in the next attempt" {
+    slow_job replace
+    [ "$(cat "$T/tried")" = "n1,n2 spare 1"$'\n'"n1,n3 spare 0" ]
     head -n 1 "$T/told" | grep -x 'restart going on: checkpointed to leave the slow node n2.x'
+    [ "$(phases)" = "job quick" ]
+}
+
+@test "a slow run has the whole check of its nodes before it goes on" {
+    slow_job sweep
+    [ "$(cat "$T/tried")" = "n1,n2 spare 1"$'\n'"n1,n2 spare 1" ]
+    head -n 1 "$T/told" | grep -x 'restart going on: checkpointed to have all nodes checked'
+    [ "$(phases)" = "job job" ]
 }
 
 @test "ranks that have lost each other are not waited for as long as Slurm waits" {

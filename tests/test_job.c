@@ -107,6 +107,8 @@ static void test_rows(void)
         /* to leave a slow node: the next attempt, if nothing else has come */
         { "ended=itself code=85 advanced=yes left=n2 may_requeue=yes" ROOM,
           "retry 0 restart 85 true: checkpointed to leave the slow node n2" },
+        { "ended=itself code=85 advanced=yes left=all may_requeue=yes" ROOM,
+          "retry 0 restart 85 true: checkpointed to have all nodes checked" },
         { "ended=itself code=85 advanced=yes left=n2 stop=USR1" BACK ROOM,
           "requeue 85 requeue 85 true: checkpointed to leave the slow node "
           "n2" },

@@ -167,29 +167,50 @@ static void test_others(void)
 }
 
 /* What is done about one that stays slow: a row for each rule, and for its edge. */
-static void test_replace(void)
+static void test_act(void)
 {
     static const struct {
         const char *what;
         struct slow_job job;
         enum slow_action action;
     } rows[] = {
-        { "a spare", { true, 40, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_REPLACE },
-        { "not wanted", { false, 40, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_WARN },
-        { "not for long", { true, 39, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_WARN },
-        { "one node", { true, 40, 20, 1, 1, 0, 3, 0, 1800 }, SLOW_ONE_NODE },
-        { "no spare", { true, 40, 20, 2, 0, 0, 3, 0, 1800 }, SLOW_NO_SPARE },
-        { "spent", { true, 40, 20, 2, 1, 3, 3, 1e6, 1800 }, SLOW_SPENT },
-        { "the last one",
-          { true, 40, 20, 2, 1, 2, 3, 1e6, 1800 },
+#define ROW(may, kind, ...) { SLOW_##may, SLOW_##kind, __VA_ARGS__ }
+        { "a spare", ROW(REPLACE, RANK, 40, 20, 2, 1, 0, 3, 0, 1800),
           SLOW_REPLACE },
-        { "too soon", { true, 40, 20, 2, 1, 1, 3, 1799, 1800 }, SLOW_COOLS },
-        { "in time", { true, 40, 20, 2, 1, 1, 3, 1800, 1800 }, SLOW_REPLACE },
-        { "set back", { true, 40, 20, 2, 1, 1, 3, -5, 1800 }, SLOW_COOLS },
-        { "no cool-down", { true, 40, 20, 2, 1, 1, 3, 0, 0 }, SLOW_REPLACE },
+        { "not wanted", ROW(WARN, RANK, 40, 20, 2, 1, 0, 3, 0, 1800),
+          SLOW_WARN },
+        { "not for long", ROW(REPLACE, RANK, 39, 20, 2, 1, 0, 3, 0, 1800),
+          SLOW_WARN },
+        { "one node", ROW(REPLACE, RANK, 40, 20, 1, 1, 0, 3, 0, 1800),
+          SLOW_ONE_NODE },
+        { "no spare", ROW(REPLACE, RANK, 40, 20, 2, 0, 0, 3, 0, 1800),
+          SLOW_NO_SPARE },
+        { "spent", ROW(REPLACE, RANK, 40, 20, 2, 1, 3, 3, 1e6, 1800),
+          SLOW_SPENT },
+        { "the last one", ROW(REPLACE, RANK, 40, 20, 2, 1, 2, 3, 1e6, 1800),
+          SLOW_REPLACE },
+        { "too soon", ROW(REPLACE, RANK, 40, 20, 2, 1, 1, 3, 1799, 1800),
+          SLOW_COOLS },
+        { "in time", ROW(REPLACE, RANK, 40, 20, 2, 1, 1, 3, 1800, 1800),
+          SLOW_REPLACE },
+        { "set back", ROW(REPLACE, RANK, 40, 20, 2, 1, 1, 3, -5, 1800),
+          SLOW_COOLS },
+        { "no cool-down", ROW(REPLACE, RANK, 40, 20, 2, 1, 1, 3, 0, 0),
+          SLOW_REPLACE },
+        { "a rate has no node that could be replaced",
+          ROW(REPLACE, RATE, 40, 20, 2, 1, 0, 3, 0, 1800), SLOW_SWEEP },
+        { "a check needs no spare, nor a second node",
+          ROW(SWEEP, RANK, 40, 20, 1, 0, 0, 3, 0, 1800), SLOW_SWEEP },
+        { "but a job", ROW(SWEEP, RATE, 40, 20, 2, -1, 0, 3, 0, 1800),
+          SLOW_NO_JOB },
+        { "and time", ROW(SWEEP, RATE, 39, 20, 2, 0, 0, 3, 0, 1800),
+          SLOW_WARN },
+        { "checks are counted with replacements",
+          ROW(SWEEP, RATE, 40, 20, 2, 0, 3, 3, 1e6, 1800), SLOW_SPENT },
+#undef ROW
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        tap_is_str(slow_action_names[slow_replace(&rows[i].job)],
+        tap_is_str(slow_action_names[slow_act(&rows[i].job)],
                    slow_action_names[rows[i].action], "%s", rows[i].what);
 }
 
@@ -254,7 +275,7 @@ int main(void)
     test_clean(8, true);
     test_recovered();
     test_others();
-    test_replace();
+    test_act();
     test_worst();
     test_many();
     return tap_done();

@@ -16,13 +16,14 @@ named() { # RUN
     verdicts "$1" | grep -qxF '["straggler",1,false]'
 }
 
-# slow_until RANK COMMAND...: holds that process up until the command succeeds
+# slow_until RANK COMMAND...: holds that process up, for $STOPPED s at a time, until the
+# command succeeds
 slow_until() {
     local end=$((SECONDS + 120)) slow=$1
     shift
     until "$@" || [ $SECONDS -ge $end ]; do
         kill -STOP "$slow"
-        sleep 0.1
+        sleep "${STOPPED:-0.1}"
         kill -CONT "$slow"
         sleep 0.05
     done
@@ -32,6 +33,22 @@ slow_until() {
 action() {
     jq -c 'select(.event == "slow") | [.rank, .action]' "$1/ledger.jsonl" |
         grep -qxF "[1,\"$2\"]"
+}
+
+swept() { # RUN
+    jq -c 'select(.event == "slow" and .action == "sweep") | [.kind, .rank, .node]' \
+        "$1/ledger.jsonl" | grep -qxF '["rate",-1,"all"]'
+}
+
+# as_nodes SPARE: a command that gives each rank a node of its own, of a job
+as_nodes() {
+    cat >"$DIR/as_node" <<END
+#!/bin/bash
+hostname "n\$OMPI_COMM_WORLD_RANK"
+export SLURM_JOB_ID=7 TESSERA_SPARE_NODES=$1
+exec "\$@"
+END
+    chmod 755 "$DIR/as_node"
 }
 
 @test "a rank that is slow by itself is named in log, ledger and metrics" {
@@ -57,13 +74,7 @@ action() {
     settings=(train.max_duration=40ba hardware.threads=1 train.global_batch=24
         eval.interval=0ba checkpoint.interval=1dur watch.window=6
         watch.on_straggler=replace)
-    cat >"$DIR/as_node" <<'END'
-#!/bin/bash
-hostname "n$OMPI_COMM_WORLD_RANK"
-export SLURM_JOB_ID=7 TESSERA_SPARE_NODES=1
-exec "$@"
-END
-    chmod 755 "$DIR/as_node"
+    as_nodes 1
     command_of 1 "$DIR/left" "${settings[@]}"
     "$MPIRUN" 2 unshare -u "$DIR/as_node" "${command[@]}" >"$DIR/left.log" 2>&1 3>&- &
     pid=$!
@@ -89,6 +100,32 @@ END
     train 2 "$DIR/left" "${settings[@]}"
     train 1 "$DIR/whole" "${settings[@]}"
     [ "$(digest "$DIR/left")" = "$(digest "$DIR/whole")" ]
+}
+
+@test "a run that stays slow ends the attempt for a check of its nodes, same bits" {
+    unshare -u true 2>/dev/null || skip "hosts of other names cannot be made"
+    # three slots on two ranks: uneven by design, so that no rank is a straggler
+    settings=(train.max_duration=60ba hardware.threads=1 train.global_batch=48
+        parallel.slots=3 eval.interval=0ba checkpoint.interval=1dur watch.window=4
+        watch.on_straggler=sweep)
+    as_nodes 0
+    command_of 1 "$DIR/drop" "${settings[@]}"
+    "$MPIRUN" 2 unshare -u "$DIR/as_node" "${command[@]}" >"$DIR/drop.log" 2>&1 3>&- &
+    pid=$!
+    wait_for 120 steps_logged "$DIR/drop" 14
+    # every step must be slow, not only most
+    STOPPED=1 slow_until "$(ranks_of $pid | tail -n 1)" swept "$DIR/drop"
+    waited 85
+    grep 'step .* the run stays slow: the run saves, and goes on when all nodes' "$DIR/drop.log"
+    "$BIN/tessera-ckpt" next "$DIR/drop" --job 7 --attempt 1 -- ended=itself code=85 \
+        state=RUNNING room=yes may_requeue=yes | tee "$DIR/next"
+    grep -x 'do retry' "$DIR/next"
+    grep -x 'phase job' "$DIR/next"
+    [ -z "$("$BIN/tessera-ckpt" ledger "$DIR/drop" --job 7 | sed -n 's/^slow //p')" ]
+    settings+=(watch.on_straggler=off)
+    train 2 "$DIR/drop" "${settings[@]}"
+    train 1 "$DIR/undisturbed" "${settings[@]}"
+    [ "$(digest "$DIR/drop")" = "$(digest "$DIR/undisturbed")" ]
 }
 
 @test "nobody is looked for with watch.on_straggler = off, nor with one rank" {

@@ -2,7 +2,8 @@
 # What follows when an attempt has ended or could not begin. `tessera-ckpt next`
 # decides, and writes the ledger; here is asked and done what it says. Needs what
 # ledger.sh, slurm.sh and scavenge.sh need, $attempt, $step_rc, $futile and
-# $may_requeue, and a function ask_requeue that fails where Slurm refuses.
+# $may_requeue, sets $phase where the next attempt needs the nodes' whole check, and
+# needs a function ask_requeue that fails where Slurm refuses.
 
 # follow ENDED [FACT=VALUE ...]: until the next attempt may begin (returns), or
 # the job ends. $before and $before_local: the newest steps of the attempt.
@@ -18,6 +19,7 @@ follow()
             exit) code=$value ;;
             futile) row=$value ;;
             say) words=$value ;;
+            phase) phase=$value ;;
             suspect) suspect+=("$value") lost=("$value") ;;
             esac
         done < <(

@@ -31,7 +31,7 @@
 
 struct run_facts {
     char suspect[HOST_BYTES]; /* a node that was not heard any more; "" */
-    char left[64];            /* one that was slow, to be left; "" */
+    char left[64]; /* one that was slow, to be left; "", LEDGER_SWEEP */
     char written[1024], newest[STEP_NAME_BYTES], local[STEP_NAME_BYTES];
 };
 
@@ -251,5 +251,7 @@ enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
     clean_text(run.suspect, false);
     if (run.suspect[0] != '\0')
         printf("suspect %s\n", run.suspect);
+    if (decision.what == JOB_RETRY && strcmp(run.left, LEDGER_SWEEP) == 0)
+        printf("phase job\n");
     return ERR_OK;
 }

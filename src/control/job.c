@@ -228,7 +228,10 @@ static enum job_what judge(const struct job_facts *f, struct job_decision *d)
     if (what == JOB_REQUEUE && *text_of(f->left) != '\0' && !f->stop_file) {
         what = JOB_RETRY;
         snprintf(d->reason, sizeof d->reason,
-                 "checkpointed to leave the slow node %.300s", f->left);
+                 strcmp(f->left, "all") == 0
+                     ? "checkpointed to have all nodes checked"
+                     : "checkpointed to leave the slow node %.300s",
+                 f->left);
     }
     if (strchr(written, ' ') != NULL)
         snprintf(d->reason, sizeof d->reason, "%.600s",

@@ -18,9 +18,9 @@
 #define WINDOWS_MAX 64 /* that are remembered */
 
 const char *const slow_kind_names[] = { "straggler", "loader", "rate", NULL };
-const char *const slow_action_names[] = { "warn",   "one-node",  "no-spare",
-                                          "budget", "cool-down", "replace",
-                                          NULL };
+const char *const slow_action_names[] = { "warn",   "one-node", "no-spare",
+                                          "no-job", "budget",   "cool-down",
+                                          "sweep",  "replace",  NULL };
 
 struct tally {
     uint64_t bits; /* of the last steps, the newest lowest */
@@ -195,17 +195,20 @@ struct slow_verdict slow_worst(const struct slow *slow)
     return worst;
 }
 
-enum slow_action slow_replace(const struct slow_job *job)
+enum slow_action slow_act(const struct slow_job *job)
 {
-    if (!job->may || job->steps < 2 * job->window)
+    bool replace = job->may == SLOW_REPLACE && job->kind == SLOW_RANK;
+    if (job->may == SLOW_WARN || job->steps < 2 * job->window)
         return SLOW_WARN;
-    if (job->nodes < 2)
+    if (replace && job->nodes < 2)
         return SLOW_ONE_NODE;
-    if (job->spares < 1)
+    if (replace && job->spares < 1)
         return SLOW_NO_SPARE;
+    if (job->spares < 0)
+        return SLOW_NO_JOB;
     if (job->done >= job->budget)
         return SLOW_SPENT;
     if (job->done > 0 && job->since_s < job->cooldown_s)
         return SLOW_COOLS;
-    return SLOW_REPLACE;
+    return replace ? SLOW_REPLACE : SLOW_SWEEP;
 }

@@ -13,8 +13,9 @@
  *
  * Each is told once, and again when a quarter of the window or less is left of it.
  *
- * A straggler that stays one for another window may be left: the run saves, and the
- * job's next attempt has a spare node in place of its node. slow_replace() says
+ * What stays so for another window may be acted on: the run saves, and the job's next
+ * attempt has a spare node in place of a straggler's node, or begins with the whole
+ * check of all nodes, which a rate that has dropped is worth, too. slow_act() says
  * whether that is worth it, and allowed. */
 #pragma once
 
@@ -37,8 +38,10 @@ enum slow_action {
     SLOW_WARN,     /* it is told, and that is all, or all so far */
     SLOW_ONE_NODE, /* the ranks share one, which is not what is slow */
     SLOW_NO_SPARE, /* nor a launch script that would take one, perhaps */
-    SLOW_SPENT,    /* the job has had its replacements */
+    SLOW_NO_JOB,   /* no launch script would start again */
+    SLOW_SPENT,    /* the job has had its replacements and checks */
     SLOW_COOLS,    /* the last one was too short a time ago */
+    SLOW_SWEEP,
     SLOW_REPLACE,
 };
 extern const char *const slow_action_names[];
@@ -75,14 +78,15 @@ int slow_step(struct slow *slow, const struct slow_seen *seen,
 struct slow_verdict slow_worst(const struct slow *slow);
 
 struct slow_job {
-    bool may;          /* the setting says so */
-    int64_t steps;     /* since the straggler's first slow one */
-    int window;        /* likewise steps */
-    int nodes;         /* of this attempt */
-    int spares;        /* in the job, with nothing known against them */
-    int done, budget;  /* replacements in this job */
+    enum slow_action may; /* at most, by the setting */
+    enum slow_kind kind;  /* what stays so */
+    int64_t steps;        /* since the first slow one */
+    int window;           /* likewise steps */
+    int nodes;            /* of this attempt */
+    int spares; /* in the job, with nothing known against them; -1: no job */
+    int done, budget;  /* replacements and checks in this job */
     double since_s;    /* the last of them */
     double cooldown_s; /* between two */
 };
 
-enum slow_action slow_replace(const struct slow_job *job);
+enum slow_action slow_act(const struct slow_job *job);

@@ -206,16 +206,19 @@ static enum err take_replacement(struct job_scan *scan, const json_t *line)
     const char *action = json_string_value(json_object_get(line, "action"));
     const char *node = json_string_value(json_object_get(line, "node"));
     int attempt = (int)number(line, "attempt");
+    bool sweep =
+        action != NULL && strcmp(action, slow_action_names[SLOW_SWEEP]) == 0;
     if (action == NULL || node == NULL ||
-        strcmp(action, slow_action_names[SLOW_REPLACE]) != 0)
+        (!sweep && strcmp(action, slow_action_names[SLOW_REPLACE]) != 0))
         return ERR_OK;
     if (attempt > 0 && attempt == job->started) {
         job->replaced++;
         job->replaced_attempt = attempt;
         job->replaced_s = number(line, "time");
-        snprintf(job->replaced_node, sizeof job->replaced_node, "%s", node);
+        snprintf(job->replaced_node, sizeof job->replaced_node, "%s",
+                 sweep ? LEDGER_SWEEP : node);
     }
-    return take_exclusion(scan, line, true);
+    return sweep ? ERR_OK : take_exclusion(scan, line, true);
 }
 
 static enum err take_decision(void *arg, json_t *line)

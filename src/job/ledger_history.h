@@ -45,12 +45,15 @@ struct ledger_job {
      * them frees them by ledger_job_free(). */
     char *excluded, *expired;
     /* Likewise nodes that a run has left lately since they were slow; how often this
-     * job has done so, and of the last time the attempt, the node ("": none), when. */
+     * job has done so or had its nodes checked, and of the last time the attempt, the
+     * node ("": none; LEDGER_SWEEP), when. */
     char *slow;
     int replaced, replaced_attempt;
     char replaced_node[64];
     double replaced_s;
 };
+
+#define LEDGER_SWEEP "all" /* they were to be checked, none was left */
 
 /* How long a node that was bad is kept from the run: a day. */
 #define LEDGER_EXCLUDED_S 86400.0

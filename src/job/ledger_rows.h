@@ -44,8 +44,8 @@ static const struct ledger_row {
     { "rollback", LEDGER_CAUSE "from:whole to:whole first:whole number:whole" },
     /* kind: straggler (factor: its work / the median), loader (share of a step) or
      * rate (of the usual one; rank -1, node "all"); over: it is so no longer; action:
-     * what is done about a straggler (src/control/slow.h), "replace" the last of its
-     * attempt */
+     * what is done about it (src/control/slow.h), "sweep" or "replace" the last of
+     * its attempt */
     { "slow", "kind:text over:flag rank:whole node:text step:whole since:whole "
               "factor:number action?:text" },
     /* of tessera-health watch; fatal: the attempt ends */

@@ -69,7 +69,7 @@ const char *stop_text(int number)
     case STOP_BY_TIME:
         return "the job's time limit";
     case STOP_BY_SLOW:
-        return "a slow node, to go on without it";
+        return "a slow node or run, to go on from here at once";
     default:
         return "a signal";
     }

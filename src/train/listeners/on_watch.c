@@ -3,9 +3,9 @@
  * what all have told at the step's end, but of steps that are longer by design: the
  * first ones, the one behind an evaluation or a save, one of another length.
  *
- * With watch.on_straggler = "replace" it asks to stop where slow_replace() says so;
- * what the ledger then has tells `tessera-ckpt next` that the job goes on, and
- * `tessera-ckpt nodes` who stands last. How many nodes are spare the launch script
+ * With watch.on_straggler = "sweep" or "replace" it asks to stop where slow_act() says
+ * so; what the ledger then has tells `tessera-ckpt next` that the job goes on, with the
+ * nodes' whole check or without, and `tessera-ckpt nodes` who stands last. How many nodes are spare the launch script
  * has put into the environment. */
 #include <assert.h>
 #include <math.h>
@@ -36,6 +36,7 @@ struct on_watch {
     int64_t shape;  /* tokens of the last step */
     bool fresh;     /* that has changed since the last step that counts */
     struct slow_verdict straggler; /* the worst that is told; rank -1: none */
+    struct slow_verdict rate;      /* told of and not over; since -1: none */
     struct slow_job job;
     double replaced_s;       /* clock_wall() of the job's last replacement */
     enum slow_action action; /* the last that was told */
@@ -70,9 +71,10 @@ static enum err learn_job(struct on_watch *watch)
     TRY(ledger_job_read(run->settings.run.dir, slurm.job_id, &ledger));
     watch->replaced_s = ledger.replaced_s;
     watch->job = (struct slow_job){
-        .may = true,
+        .may = run->settings.watch.on_straggler == WATCH_SWEEP ? SLOW_SWEEP
+                                                               : SLOW_REPLACE,
         .window = (int)run->settings.watch.window,
-        .spares = slurm.job_id != 0 && spare != NULL ? atoi(spare) : 0,
+        .spares = slurm.job_id != 0 && spare != NULL ? atoi(spare) : -1,
         .done = ledger.replaced,
         .budget = (int)run->settings.watch.replacements,
         .cooldown_s = run->settings.watch.cooldown_s,
@@ -91,10 +93,11 @@ static enum err watch_create(void *self, const struct run *run)
     const struct train_settings *s = &run->settings;
     watch->run = run;
     watch->straggler.rank = -1;
+    watch->rate.since = -1;
     watch->even = is_even(run);
     if (s->watch.on_straggler == WATCH_OFF)
         return ERR_OK;
-    if (s->watch.on_straggler == WATCH_REPLACE)
+    if (s->watch.on_straggler >= WATCH_SWEEP)
         TRY(learn_job(watch));
     TRY(new_zeroed(&watch->work_s, (size_t)run->ranks));
     return slow_create(run->ranks, (int)s->watch.window, &watch->slow);
@@ -143,36 +146,46 @@ static enum err record(const struct on_watch *watch, int64_t step,
                          watch->run->attempt, fields);
 }
 
-/* What becomes of a straggler, where that has changed. */
+/* What becomes of a straggler, or else of a rate, where that has changed. */
 static enum err act(struct on_watch *watch, int64_t step)
 {
     static const char *const why[] = {
+        [SLOW_NO_JOB] = "it has no launch script of a Slurm job",
         [SLOW_ONE_NODE] = "all ranks are on one node",
         [SLOW_NO_SPARE] = "no node is spare and sound (TESSERA_SPARES)",
         [SLOW_SPENT] = "watch.replacements are spent",
         [SLOW_COOLS] = "watch.cooldown_s since the last one are not over",
     };
-    const struct slow_verdict *v = &watch->straggler;
+    bool ranks = watch->straggler.rank >= 0;
+    const struct slow_verdict *v = ranks ? &watch->straggler : &watch->rate;
     struct slow_job *job = &watch->job;
+    char who[300] = "the run";
+    if (v->since < 0 || stop_requested() != 0)
+        return ERR_OK;
+    job->kind = v->kind;
     job->steps = step - v->since;
     job->since_s = clock_wall() - watch->replaced_s;
-    enum slow_action action = slow_replace(job);
-    if (v->rank < 0 || action == SLOW_WARN || action == watch->action ||
-        stop_requested() != 0)
+    enum slow_action action = slow_act(job);
+    if (action == SLOW_WARN || action == watch->action)
         return ERR_OK;
     watch->action = action;
+    if (ranks)
+        snprintf(who, sizeof who, "rank %d (%s)", v->rank,
+                 node_of(watch, v->rank));
     TRY(record(watch, step, v, action));
-    if (action != SLOW_REPLACE) {
-        log_warn("step %lld: rank %d (%s) stays slow, and its node is not "
-                 "replaced: %s",
-                 (long long)step, v->rank, node_of(watch, v->rank),
+    if (action < SLOW_SWEEP) {
+        log_warn("step %lld: %s stays slow, and %s: %s", (long long)step, who,
+                 job->may == SLOW_REPLACE && ranks ? "its node is not replaced"
+                                                   : "no node is checked",
                  why[action]);
         return ERR_OK;
     }
-    log_warn("step %lld: rank %d (%s) stays slow: the run saves, and goes on "
-             "with a spare node (replacement %d of %d in this job)",
-             (long long)step, v->rank, node_of(watch, v->rank), job->done + 1,
-             job->budget);
+    log_warn("step %lld: %s stays slow: the run saves, and goes on %s "
+             "(replacement or check %d of %d in this job)",
+             (long long)step, who,
+             action == SLOW_SWEEP ? "when all nodes have been checked"
+                                  : "with a spare node",
+             job->done + 1, job->budget);
     stop_request(STOP_BY_SLOW);
     return ERR_OK;
 }
@@ -225,7 +238,11 @@ static enum err watch_handle(void *self, enum event event,
         for (int i = 0; i < count; i++) {
             say(step, &verdicts[i], node_of(watch, verdicts[i].rank));
             TRY(record(watch, step->step, &verdicts[i], SLOW_WARN));
+            if (verdicts[i].kind == SLOW_RATE)
+                watch->rate = verdicts[i];
         }
+        if (watch->rate.over)
+            watch->rate = (struct slow_verdict){ .since = -1 };
         if (count > 0 || watch->straggler.rank >= 0)
             watch->straggler = slow_worst(watch->slow);
         TRY(act(watch, step->step));

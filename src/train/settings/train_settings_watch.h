@@ -28,19 +28,21 @@
     S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
       "what goes to stderr", .theirs = { ALSO("python_log_level") })
 
-enum watch_straggler { WATCH_OFF, WATCH_WARN, WATCH_REPLACE };
-static const char *const watch_straggler_names[] = { "off", "warn", "replace",
-                                                     NULL };
+enum watch_straggler { WATCH_OFF, WATCH_WARN, WATCH_SWEEP, WATCH_REPLACE };
+static const char *const watch_straggler_names[] = { "off", "warn", "sweep",
+                                                     "replace", NULL };
 
 #define WATCH_SETTINGS(S)                                                      \
     S(watch, CHOICE(watch_straggler), on_straggler, "warn", 0,                 \
       "when a rank is slower than the others by a tenth or more, or the run "  \
-      "than it was, or samples are waited for; off: nobody looks; replace: a " \
-      "rank that stays so has a spare node of the job take its node's place")  \
+      "than it was, or samples are waited for; off: nobody looks; sweep: if "  \
+      "a rank or the run's rate stays so, the run saves and all nodes of the " \
+      "job are checked before it goes on; replace: the same for the rate, "    \
+      "and a rank that stays so has a spare node take its node's place")       \
     S(watch, INT(4, 63), window, "20", 0,                                      \
       "steps of which three quarters must be slow")                            \
     S(watch, FLOAT(0, 1e6), cooldown_s, "1800", 0,                             \
-      "seconds between two such replacements")                                 \
+      "seconds between two such checks or replacements")                       \
     S(watch, INT(1, 1000), replacements, "3", 0, "and at most in a job")
 
 /* Each has an event in on_hooks.c. */

@@ -82,8 +82,8 @@ static bool meet(const struct trainer_schedule *plan, struct duration a,
     X(begun, "data.change parallel.allow_arithmetic_change",                   \
       "the run begins here", run->plan == NULL || run->before != NULL)         \
     X(replaces, "watch.cooldown_s watch.replacements",                         \
-      "watch.on_straggler is not replace",                                     \
-      s->watch.on_straggler == WATCH_REPLACE)                                  \
+      "watch.on_straggler is neither sweep nor replace",                       \
+      s->watch.on_straggler >= WATCH_SWEEP)                                    \
     X(mends, "train.spike_budget train.spike_window",                          \
       "neither train.on_spike nor train.on_nan is skip or rollback",           \
       MENDS(s->train.on_spike, ON_SPIKE) || MENDS(s->train.on_nan, ON_NAN))    \
