@@ -136,6 +136,15 @@ static void test_rows(void)
           "n1=ok n2=ok n3=ok n4=ok;",
           "asked n1 n2 n3 n4; do check; asked n1 n2 n3 n4; "
           "good n4 n3 n2 n1; do go; " },
+        /* those of the last attempt first, whose memory has what was saved there: a
+         * spare takes the place of the lost alone */
+        { "allocated n1 n2 n3 n4 n5\nusable n1 n2 n3 n4 n5\nwanted 3\n"
+          "wanted_min 3\nquick 1\ntrained n1 n4 n5\nlost n4\n",
+          "n1=ok n2=ok n3=ok n5=ok;",
+          "asked n1 n2 n3 n5; do check; asked n1 n2 n3 n5; good n1 n5 n2 n3; "
+          "do go; " },
+        { JOB "quick 1\ntrained n2 n3\nwarned n2\n", ALL,
+          CHECK "asked n1 n2 n3; good n3 n1 n2; do go; " },
         /* bad: given back, but not by a job that goes back with all of them, nor
          * the node of the launch script */
         { JOB, "n1=ok n2=bad:SHM n3=ok; n1=ok n3=ok;",

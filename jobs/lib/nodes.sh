@@ -18,6 +18,7 @@ spare=0
 # the last attempt
 suspect=()
 lost=()
+trained=()
 check_count=0
 guard_pid=
 guard_count=0
@@ -195,8 +196,8 @@ next_nodes()
         # what asks the job to stop must not cost the lines in the ledger
         trap '' TERM USR1
         for name in allocated usable excluded host wanted wanted_min quick code \
-            late seconds total warned was_bad suspect lost slow asked good bad unknown at \
-            tries again; do
+            late seconds total warned was_bad suspect lost slow trained \
+            asked good bad unknown at tries again; do
             local -n fact=$name
             echo "$name ${fact[*]-}"
         done | "$bin/tessera-ckpt" nodes "$run_dir" "$1" "$spool" --job "$job" \

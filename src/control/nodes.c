@@ -32,11 +32,12 @@ static int doubt(const struct nodes_node *node)
 int nodes_order(const struct nodes *nodes, int *order)
 {
     int count = 0;
-    for (int doubts = 0; doubts <= 3; doubts++)
+    for (int rank = 0; rank <= 7; rank++)
         for (int i = 0; i < nodes->count; i++) {
             const struct nodes_node *node = &nodes->list[i];
+            bool has = node->trained && !node->lost;
             if (node->allocated && node->place == NODES_GOOD &&
-                doubt(node) == doubts)
+                2 * doubt(node) + !has == rank)
                 order[count++] = i;
         }
     return count;

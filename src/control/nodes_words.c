@@ -16,7 +16,7 @@ enum form {
     TEXT
 };
 
-#define ASKED 8 /* its row */
+#define ASKED 9 /* its row */
 static const struct fact {
     const char *name;
     enum form form;
@@ -40,6 +40,7 @@ static const struct fact {
     LIST(suspect, true),
     LIST(lost, false),
     LIST(slow, false),
+    LIST(trained, false),
     [ASKED] = LIST(asked, true),
     { "good", PLACE, 0, NODES_GOOD, true },
     { "bad", PLACE, 0, NODES_BAD, true },
