@@ -13,10 +13,10 @@
 #include "healthcheck/health_same.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/clock.h"
 #include "src/base/new.h"
 #include "src/base/timeline.h"
@@ -45,24 +45,13 @@ struct health_same {
     struct same_node *nodes; /* in order of their names */
 };
 
-static void say(struct same_node *node, const char *code, const char *format,
-                ...) __attribute__((format(printf, 3, 4)));
-
-static void say(struct same_node *node, const char *code, const char *format,
-                ...)
-{
-    size_t used = strlen(node->text);
-    va_list arguments;
-    if (used == 0)
-        node->code = code;
-    else if (used + 2 < sizeof node->text)
-        used +=
-            (size_t)snprintf(node->text + used, sizeof node->text - used, ", ");
-    node->state = HEALTH_WARN;
-    va_start(arguments, format);
-    vsnprintf(node->text + used, sizeof node->text - used, format, arguments);
-    va_end(arguments);
-}
+#define say(node, code_, ...)                                                  \
+    do {                                                                       \
+        if ((node)->text[0] == '\0')                                           \
+            (node)->code = (code_);                                            \
+        (node)->state = HEALTH_WARN;                                           \
+        clean_join((node)->text, sizeof(node)->text, ", ", __VA_ARGS__);       \
+    } while (0)
 
 /* --- versions --- */
 

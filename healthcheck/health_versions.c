@@ -9,12 +9,12 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
+#include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/comm/comm_nccl_library.h"
@@ -47,20 +47,11 @@ static const char *line_of(const char *root, const char *path, const char *key,
     return at;
 }
 
-static void add(char *out, const char *format, ...)
-{
-    size_t used = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(out + used, HEALTH_VERSION_BYTES - used, format, arguments);
-    va_end(arguments);
-    health_report_clean(out);
-}
-
 static void find_kernel(const struct health_env *env, char *out)
 {
     char *text;
-    add(out, "%s", line_of(env->root, "/proc/sys/kernel/osrelease", "", &text));
+    clean_join(out, HEALTH_VERSION_BYTES, "", "%s",
+               line_of(env->root, "/proc/sys/kernel/osrelease", "", &text));
     free(text);
 }
 
@@ -76,7 +67,7 @@ static void find_driver(const struct health_env *env, char *out)
         length = strcspn(line, " ");
         if (length == 0 || strspn(line, "0123456789.") != length)
             continue;
-        add(out, "%.*s", (int)length, line);
+        clean_join(out, HEALTH_VERSION_BYTES, "", "%.*s", (int)length, line);
         break;
     }
     free(text);
@@ -96,7 +87,7 @@ static void find_firmware(const struct health_env *env, char *out)
         char *text;
         const char *now = line_of("", found.gl_pathv[i], "", &text);
         if (strcmp(now, before) != 0)
-            add(out, "%s%s", out[0] != '\0' ? "," : "", now);
+            clean_join(out, HEALTH_VERSION_BYTES, ",", "%s", now);
         snprintf(before, sizeof before, "%s", now);
         free(text);
     }
@@ -110,7 +101,8 @@ static void find_processor(const struct health_env *env, char *out)
         line_of(env->root, "/proc/cpuinfo", "model name", &model);
     const char *code =
         line_of(env->root, "/proc/cpuinfo", "microcode", &microcode);
-    add(out, "%s%s%s", name, *code != '\0' ? " microcode " : "", code);
+    clean_join(out, HEALTH_VERSION_BYTES, "", "%s%s%s", name,
+               *code != '\0' ? " microcode " : "", code);
     free(model);
     free(microcode);
 }
@@ -121,7 +113,8 @@ static void find_memory(const struct health_env *env, char *out)
     double kib =
         strtod(line_of(env->root, "/proc/meminfo", "MemTotal", &text), NULL);
     if (kib > 0)
-        add(out, "%.0f GiB", round(kib / KIB_PER_GIB));
+        clean_join(out, HEALTH_VERSION_BYTES, "", "%.0f GiB",
+                   round(kib / KIB_PER_GIB));
     free(text);
 }
 
@@ -138,7 +131,7 @@ static void find_mpi(const struct health_env *env, char *out)
         return;
     version.call(text, &length);
     text[strcspn(text, ",\n")] = '\0';
-    add(out, "%s", text);
+    clean_join(out, HEALTH_VERSION_BYTES, "", "%s", text);
 }
 
 static void find_nccl(const struct health_env *env, char *out)
@@ -149,7 +142,7 @@ static void find_nccl(const struct health_env *env, char *out)
         comm_nccl_library_open(&library) != ERR_OK)
         return;
     if (library.version(&version) == COMM_NCCL_SUCCESS)
-        add(out, "%d", version);
+        clean_join(out, HEALTH_VERSION_BYTES, "", "%d", version);
     comm_nccl_library_close(&library);
 }
 
@@ -159,14 +152,13 @@ enum err health_versions(const struct health_env *env,
 #define FINDER(name) find_##name,
     static void (*const finds[])(const struct health_env *,
                                  char *) = { HEALTH_VERSIONS(FINDER) };
-    size_t used = 0;
     for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
         char text[HEALTH_VERSION_BYTES] = "";
         finds[i](env, text);
+        health_report_clean(text);
         if (text[0] != '\0')
-            used +=
-                (size_t)snprintf(out->table + used, sizeof out->table - used,
-                                 "%s %s\n", health_version_names[i], text);
+            clean_join(out->table, sizeof out->table, "", "%s %s\n",
+                       health_version_names[i], text);
     }
     return ERR_OK;
 }

@@ -19,6 +19,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "src/base/clean.h"
+
 #define TABLES_MAX 5
 #define NAMES_BYTES 64
 
@@ -120,13 +122,10 @@ const struct kernels *const *kernels_all(void)
 /* "avx2, generic": the sets that run here. */
 static const char *names_here(char names[NAMES_BYTES])
 {
-    size_t used = 0;
     names[0] = '\0';
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
         if (strcmp((*t)->backend, "cpu") == 0)
-            used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s",
-                                     used > 0 ? ", " : "", (*t)->kernel_set);
-    assert(used < NAMES_BYTES);
+            clean_join(names, NAMES_BYTES, ", ", "%s", (*t)->kernel_set);
     return names;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/clean.h"
 #include "src/base/clock.h"
 #include "src/base/map.h"
 #include "src/comm/comm_impl.h"
@@ -37,14 +38,12 @@ uint64_t comm_place_op(const struct comm_request *request, uint64_t size)
 void comm_place_spans(const struct timeline_here *here,
                       char at[COMM_PLACE_BYTES])
 {
-    size_t used = 0;
     int depth = atomic_load(&here->depth);
     at[0] = '\0';
     for (int i = 0; i < depth && i < TIMELINE_DEPTH; i++) {
         const char *name = atomic_load(&here->names[i]);
-        if (name != NULL && used < COMM_PLACE_BYTES)
-            used += (size_t)snprintf(at + used, COMM_PLACE_BYTES - used, "%s%s",
-                                     used > 0 ? ", " : "", name);
+        if (name != NULL)
+            clean_join(at, COMM_PLACE_BYTES, ", ", "%s", name);
     }
 }
 
@@ -138,7 +137,7 @@ int comm_place_odd(const struct comm_place *places, int size,
 {
     uint64_t which = op >> OP_BITS, most = 0;
     int votes = 0, odd = 0;
-    size_t used = 0;
+    text[0] = '\0';
     /* the one that more than half have is left when pairs of unlike ones are taken out */
     for (int r = 0; r < size; r++) {
         uint64_t own = begun(&places[r], which);
@@ -153,10 +152,8 @@ int comm_place_odd(const struct comm_place *places, int size,
         return 0;
     for (int r = 0; r < size; r++) {
         uint64_t own = begun(&places[r], which);
-        if (own == 0 || own == most || ++odd > NAMED_MAX || used >= bytes)
-            continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%srank %d (%s)",
-                                 odd > 1 ? ", " : "", r, hosts[r]);
+        if (own != 0 && own != most && ++odd <= NAMED_MAX)
+            clean_join(text, bytes, ", ", "rank %d (%s)", r, hosts[r]);
     }
     return odd;
 }

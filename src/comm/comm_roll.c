@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/clock.h"
 
 /* Answers are waited for this share of the deadline that has passed, or so long. */
@@ -182,8 +183,7 @@ int comm_roll_missing(const struct comm_request *request, char *text,
 {
     const struct comm *comm = request->comm;
     int most = 1, missing = 0;
-    size_t used = 0;
-    snprintf(text, bytes, "anybody, though all ranks are there");
+    text[0] = '\0';
     for (int r = 0; r < comm->size; r++) {
         int found = suspicion(request, r);
         most = found > most ? found : most;
@@ -191,15 +191,13 @@ int comm_roll_missing(const struct comm_request *request, char *text,
     for (int r = 0; r < comm->size; r++) {
         if (suspicion(request, r) < most)
             continue;
-        missing++;
-        if (missing > NAMED_MAX || used >= bytes)
-            continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%srank %d (%s)",
-                                 missing > 1 ? ", " : "", r, comm->hosts[r]);
+        if (++missing <= NAMED_MAX)
+            clean_join(text, bytes, ", ", "rank %d (%s)", r, comm->hosts[r]);
     }
-    if (missing > NAMED_MAX && used < bytes)
-        snprintf(text + used, bytes - used, " and %d more",
-                 missing - NAMED_MAX);
+    if (missing > NAMED_MAX)
+        clean_join(text, bytes, "", " and %d more", missing - NAMED_MAX);
+    if (missing == 0)
+        snprintf(text, bytes, "anybody, though all ranks are there");
     return missing;
 }
 

@@ -24,14 +24,12 @@
  * minute later; nor is such a lock given back, which may be another's by now. */
 #define LOCK_S 25.0
 
-static struct drain_action act(struct drain *d, enum drain_state state,
-                               enum drain_what what, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static struct drain_action act(struct drain *d, enum drain_state state,
-                               enum drain_what what, const char *format, ...)
+/* `outcome`: of a decision, else NULL. */
+__attribute__((format(printf, 5, 6))) static struct drain_action
+make(struct drain *d, enum drain_state state, enum drain_what what,
+     const char *outcome, const char *format, ...)
 {
-    struct drain_action action = { .what = what };
+    struct drain_action action = { .what = what, .outcome = outcome };
     va_list args;
     va_start(args, format);
     vsnprintf(action.text, sizeof action.text, format, args);
@@ -40,22 +38,10 @@ static struct drain_action act(struct drain *d, enum drain_state state,
     return action;
 }
 
-static struct drain_action say(struct drain *d, const char *outcome,
-                               const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
+#define act(d, state, what, ...) make(d, state, what, NULL, __VA_ARGS__)
 /* A decision; what is left afterwards is to give the lock back. */
-static struct drain_action say(struct drain *d, const char *outcome,
-                               const char *format, ...)
-{
-    struct drain_action action = { .what = DRAIN_SAY, .outcome = outcome };
-    va_list args;
-    va_start(args, format);
-    vsnprintf(action.text, sizeof action.text, format, args);
-    va_end(args);
-    d->state = DRAIN_AT_SAID;
-    return action;
-}
+#define say(d, outcome, ...)                                                   \
+    make(d, DRAIN_AT_SAID, DRAIN_SAY, outcome, __VA_ARGS__)
 
 /* A reason is printed, cut and without quotes: it comes from a check's words. */
 void drain_begin(struct drain *d, const struct drain_request *request)

@@ -4,7 +4,6 @@
 #include "src/control/job.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +25,7 @@ static const char *text_of(const char *text)
     return text != NULL ? text : "";
 }
 
-static void say(struct job_decision *d, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void say(struct job_decision *d, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(d->words, sizeof d->words, format, args);
-    va_end(args);
-}
+#define say(d, ...) snprintf((d)->words, sizeof(d)->words, __VA_ARGS__)
 
 static void decide(struct job_decision *d, enum job_what what, int exit_code,
                    const char *event)

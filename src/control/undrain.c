@@ -16,12 +16,8 @@ static struct drain_action act(struct undrain *u, enum drain_what what)
     return action;
 }
 
-static struct drain_action say(struct undrain *u, const char *outcome,
-                               const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static struct drain_action say(struct undrain *u, const char *outcome,
-                               const char *format, ...)
+__attribute__((format(printf, 3, 4))) static struct drain_action
+say(struct undrain *u, const char *outcome, const char *format, ...)
 {
     struct drain_action action = act(u, DRAIN_SAY);
     va_list args;

@@ -73,12 +73,8 @@ struct tested {
     char text[512];
 };
 
-static enum finding tell(struct tested *t, enum finding finding,
-                         const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static enum finding tell(struct tested *t, enum finding finding,
-                         const char *format, ...)
+__attribute__((format(printf, 3, 4))) static enum finding
+tell(struct tested *t, enum finding finding, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -2,10 +2,11 @@
 #include "src/node/node_site.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/clean.h"
 
 struct row {
     const char *name;
@@ -51,18 +52,6 @@ void node_site_defaults(struct node_site *site, const char *here)
              "%.400s/../../bin/tessera-health", here);
 }
 
-static void add(char *wrong, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add(char *wrong, size_t size, const char *format, ...)
-{
-    size_t used = strlen(wrong);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(wrong + used, size - used, format, args);
-    va_end(args);
-}
-
 static bool is_path(const char *text)
 {
     static const char others[] = "._/@%+:-";
@@ -93,11 +82,12 @@ static void take(const char *name, const char *value, struct node_site *site,
         if (row->path && is_path(value) && strlen(value) < NODE_SITE_TEXT)
             snprintf(field, NODE_SITE_TEXT, "%s", value);
         else if (row->path)
-            add(wrong, size, " %s='%.80s': give a path from / on;", name,
-                value);
+            clean_join(wrong, size, "", " %s='%.80s': give a path from / on;",
+                       name, value);
         else if (!whole(value, row, &(int){ 0 }))
-            add(wrong, size, " %s='%.80s': give a whole number from %d to %d;",
-                name, value, row->least, row->most);
+            clean_join(wrong, size, "",
+                       " %s='%.80s': give a whole number from %d to %d;", name,
+                       value, row->least, row->most);
         else
             (void)whole(value, row, field);
         return;
@@ -108,10 +98,10 @@ static void take(const char *name, const char *value, struct node_site *site,
             return;
         }
     if (known)
-        add(wrong, size, " %s='%.80s': give /dev/shm, /tmp or both;", name,
-            value);
+        clean_join(wrong, size, "", " %s='%.80s': give /dev/shm, /tmp or both;",
+                   name, value);
     else
-        add(wrong, size, " %.80s: there is no such setting;", name);
+        clean_join(wrong, size, "", " %.80s: there is no such setting;", name);
 }
 
 void node_site_parse(const char *text, struct node_site *site, char *wrong,
@@ -133,7 +123,8 @@ void node_site_parse(const char *text, struct node_site *site, char *wrong,
                  end - from < 1000 ? (int)(end - from) : 1000, from);
         char *value = strchr(line, '=');
         if (value == NULL) {
-            add(wrong, size, " %.80s: there is no such setting;", line);
+            clean_join(wrong, size, "", " %.80s: there is no such setting;",
+                       line);
             continue;
         }
         *value++ = '\0';

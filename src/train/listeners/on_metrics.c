@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "src/base/array.h"
+#include "src/base/clean.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
@@ -152,18 +153,18 @@ static void format_times(const struct on_metrics *metrics,
         waiting = ranks[r].wait_s > ranks[waiting].wait_s ? r : waiting;
         loader = ranks[r].loader_s > ranks[loader].loader_s ? r : loader;
     }
-    int used = snprintf(out, size, ", \"time\": %.3f, \"loader_ms\": %.3f",
-                        clock_wall(), ranks[loader].loader_s * 1e3);
+    snprintf(out, size, ", \"time\": %.3f, \"loader_ms\": %.3f", clock_wall(),
+             ranks[loader].loader_s * 1e3);
     if (step->ranks > 1)
-        snprintf(out + used, size - (size_t)used,
-                 ", \"step_ms_min\": %.3f, \"step_ms_max\": %.3f, "
-                 "\"work_ms_min\": %.3f, \"work_ms_median\": %.3f, "
-                 "\"work_ms_max\": %.3f, \"slowest_rank\": %d, "
-                 "\"wait_ms_max\": %.3f, \"waiting_rank\": %d, "
-                 "\"loader_rank\": %d",
-                 shortest_s * 1e3, longest_s * 1e3, least_s * 1e3,
-                 real_median_lower(work_s, step->ranks) * 1e3, most_s * 1e3,
-                 slowest, ranks[waiting].wait_s * 1e3, waiting, loader);
+        clean_join(out, size, "",
+                   ", \"step_ms_min\": %.3f, \"step_ms_max\": %.3f, "
+                   "\"work_ms_min\": %.3f, \"work_ms_median\": %.3f, "
+                   "\"work_ms_max\": %.3f, \"slowest_rank\": %d, "
+                   "\"wait_ms_max\": %.3f, \"waiting_rank\": %d, "
+                   "\"loader_rank\": %d",
+                   shortest_s * 1e3, longest_s * 1e3, least_s * 1e3,
+                   real_median_lower(work_s, step->ranks) * 1e3, most_s * 1e3,
+                   slowest, ranks[waiting].wait_s * 1e3, waiting, loader);
 }
 
 /* Who computes and sends, where several can: for a device. Else empty. */
@@ -191,19 +192,17 @@ static void format_streams(const struct run *run,
 {
     int64_t counts[STREAMS_MAX];
     const struct train_settings *s = &run->settings;
-    size_t used = 0;
     out[0] = '\0';
     if (s->data.mixture[0] == '\0' ||
         !order_read(run->inputs.order, trainer_rollback_read(run, step->step),
                     counts))
         return;
-    for (int i = 0; i < run->inputs.train_count && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s\"%s\": %lld",
-                                 i == 0 ? ", \"stream_tokens\": {" : ", ",
-                                 run->inputs.sets->text.entries[i].name,
-                                 (long long)(counts[i] * s->data.seq_len));
-    if (used < size)
-        snprintf(out + used, size - used, "}");
+    for (int i = 0; i < run->inputs.train_count; i++)
+        clean_join(out, size, ", ", "%s\"%s\": %lld",
+                   i == 0 ? ", \"stream_tokens\": {" : "",
+                   run->inputs.sets->text.entries[i].name,
+                   (long long)(counts[i] * s->data.seq_len));
+    clean_join(out, size, "", "}");
 }
 
 /* What other listeners have measured, under its names. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 
 #define KEY "spike_budget"
@@ -56,25 +57,25 @@ void spike_budget_text(const struct spike_budget *budget,
                        const struct rollbacks *rollbacks, int64_t step,
                        char *text, size_t size)
 {
-    size_t used = 0;
     int told = 0;
-    snprintf(text, size, "nothing");
+    text[0] = '\0';
     for (int i = rollbacks->count - 1; i >= 0 && told < TOLD; i--) {
         const struct rollback *rollback = &rollbacks->list[i];
-        if (!rollback_counts(budget, rollback, step) || used >= size)
+        if (!rollback_counts(budget, rollback, step))
             continue;
-        used += (size_t)snprintf(
-            text + used, size - used, "%sback from step %lld to %lld",
-            told++ > 0 ? "; " : "", (long long)rollback->from,
-            (long long)rollback->to);
+        told++;
+        clean_join(text, size, "; ", "back from step %lld to %lld",
+                   (long long)rollback->from, (long long)rollback->to);
     }
     for (int i = budget->count - 1; i >= 0 && told < TOLD; i--) {
-        if (!counts(budget, budget->skips[i], step) || used >= size)
+        if (!counts(budget, budget->skips[i], step))
             continue;
-        used += (size_t)snprintf(text + used, size - used,
-                                 "%sleft out step %lld", told++ > 0 ? "; " : "",
-                                 (long long)budget->skips[i] + 1);
+        told++;
+        clean_join(text, size, "; ", "left out step %lld",
+                   (long long)budget->skips[i] + 1);
     }
+    if (told == 0)
+        clean_join(text, size, "", "nothing");
 }
 
 enum err spike_budget_store(const struct spike_budget *budget, json_t *state)

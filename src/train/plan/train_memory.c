@@ -15,11 +15,11 @@
 #include "src/train/plan/train_memory.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/parallel/norms.h"
@@ -323,48 +323,35 @@ enum err train_memory_nearest(const struct train_settings *settings,
     return ERR_OK;
 }
 
-__attribute__((format(printf, 3, 4))) static void
-append(char *text, size_t size, const char *format, ...)
-{
-    va_list list;
-    size_t used = strlen(text);
-    assert(used < size);
-    if (used > 0)
-        used += (size_t)snprintf(text + used, size - used, " ");
-    va_start(list, format);
-    if (used < size)
-        vsnprintf(text + used, size - used, format, list);
-    va_end(list);
-}
-
 void train_memory_changes(const struct train_settings *settings, int ranks,
                           const struct train_settings *near, int near_ranks,
                           char *text, size_t size)
 {
     text[0] = '\0';
     if (near->parallel.strategy != settings->parallel.strategy)
-        append(text, size, "parallel.strategy=%s",
-               replica_strategy_names[near->parallel.strategy]);
+        clean_join(text, size, " ", "parallel.strategy=%s",
+                   replica_strategy_names[near->parallel.strategy]);
     if (near->parallel.shard_degree != settings->parallel.shard_degree)
-        append(text, size, "parallel.shard_degree=%lld",
-               (long long)near->parallel.shard_degree);
+        clean_join(text, size, " ", "parallel.shard_degree=%lld",
+                   (long long)near->parallel.shard_degree);
     if (near->parallel.slots != settings->parallel.slots)
-        append(text, size, "parallel.slots=%lld",
-               (long long)near->parallel.slots);
+        clean_join(text, size, " ", "parallel.slots=%lld",
+                   (long long)near->parallel.slots);
     if (near->train.microbatch != settings->train.microbatch)
-        append(text, size, "train.microbatch=%lld",
-               (long long)near->train.microbatch);
+        clean_join(text, size, " ", "train.microbatch=%lld",
+                   (long long)near->train.microbatch);
     if (strcmp(near->memory.checkpoint, settings->memory.checkpoint) != 0)
-        append(text, size, "memory.checkpoint=\"%s\"", near->memory.checkpoint);
+        clean_join(text, size, " ", "memory.checkpoint=\"%s\"",
+                   near->memory.checkpoint);
     if (near->memory.compression != settings->memory.compression)
-        append(text, size, "memory.compression=%s",
-               packing_names[near->memory.compression]);
+        clean_join(text, size, " ", "memory.compression=%s",
+                   packing_names[near->memory.compression]);
     if (near->checkpoint.async != settings->checkpoint.async)
-        append(text, size, "checkpoint.async=false");
+        clean_join(text, size, " ", "checkpoint.async=false");
     if (near_ranks != ranks)
-        append(text, size, "%d ranks", near_ranks);
+        clean_join(text, size, " ", "%d ranks", near_ranks);
     if (text[0] == '\0') /* "auto" finds it there */
-        append(text, size, "as it is");
+        clean_join(text, size, " ", "as it is");
 }
 
 /* Which limit it is that the plan exceeds, and how much it leaves. */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/train/plan/trainer_backend.h"
@@ -339,21 +340,19 @@ static void say_why(const struct train_memory_way *ways, int chosen, bool fits,
     units_bytes((double)ways[chosen].bytes, bytes, sizeof bytes);
     snprintf(why, size,
              "parallel.strategy = \"auto\" is %s, %s per rank: ", name, bytes);
-    size_t used = strlen(why);
-    if (!fits) {
-        snprintf(why + used, size - used, "none fits, it takes the least");
-        return;
-    }
-    if (chosen == 0) {
-        snprintf(why + used, size - used, "it fits and sends the least");
+    if (!fits || chosen == 0) {
+        clean_join(why, size, "",
+                   fits ? "it fits and sends the least"
+                        : "none fits, it takes the least");
         return;
     }
     name_way(&ways[chosen - 1], name, sizeof name);
     units_bytes((double)ways[chosen - 1].bytes, need, sizeof need);
-    snprintf(why + used, size - used,
-             "it sends the least of those that fit; %s, the next cheaper one, "
-             "would take %s",
-             name, need);
+    clean_join(
+        why, size, "",
+        "it sends the least of those that fit; %s, the next cheaper one, "
+        "would take %s",
+        name, need);
 }
 
 enum err train_memory_strategy(struct train_settings *settings,

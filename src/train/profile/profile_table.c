@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
+
 #define LINE_BYTES 160
 /* Kinds below this share of a step are one line together. */
 #define SHARE_MIN 0.001
@@ -25,10 +27,9 @@ struct table {
     double step_ns;
 };
 
-static enum err add(const struct table *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 /* A line, cut to LINE_BYTES, without blanks at its end. */
-static enum err add(const struct table *table, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static enum err
+add(const struct table *table, const char *format, ...)
 {
     char line[LINE_BYTES];
     va_list list;
@@ -169,14 +170,12 @@ static enum err add_kinds(const struct table *table, const char *what,
 /* "gemm NT m 512 n 128 k 128" */
 static void name_shape(const struct profile_shape *shape, char text[80])
 {
-    int used = snprintf(text, 80, "%s", shape->name);
+    snprintf(text, 80, "%s", shape->name);
     const char *names = shape->detail.dims;
-    for (int i = 0;
-         names != NULL && *names != '\0' && i < TIMELINE_DIMS && used < 80;
-         i++) {
+    for (int i = 0; names != NULL && *names != '\0' && i < TIMELINE_DIMS; i++) {
         size_t bytes = strcspn(names, " ");
-        used += snprintf(text + used, 80 - (size_t)used, " %.*s %" PRId64,
-                         (int)bytes, names, shape->detail.dim[i]);
+        clean_join(text, 80, " ", "%.*s %" PRId64, (int)bytes, names,
+                   shape->detail.dim[i]);
         names += bytes + strspn(names + bytes, " ");
     }
 }

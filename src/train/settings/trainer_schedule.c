@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
+
 #define PREFIX "scheduler."
 
 /* The durations of a schedule: of the settings, and as steps. */
@@ -267,9 +269,8 @@ void trainer_schedule_again(const struct train_settings *old,
     struct schedule was = old_plan->schedule;
     struct schedule is = new_plan->schedule;
     bool scales = old->scheduler.scale != 1.0 || new->scheduler.scale != 1.0;
-    size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < train_settings_count && used < bytes; i++) {
+    for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         char then[SETTINGS_VALUE_BYTES];
         char now[SETTINGS_VALUE_BYTES];
@@ -290,10 +291,8 @@ void trainer_schedule_again(const struct train_settings *old,
             snprintf(then, sizeof then, "%lldba", steps);
         }
         if (differs)
-            used += (size_t)snprintf(text + used, bytes - used, " %s=%s",
-                                     setting->key, then);
+            clean_join(text, bytes, "", " %s=%s", setting->key, then);
     }
-    if (old->optimizer.lr != new->optimizer.lr && used < bytes)
-        snprintf(text + used, bytes - used, " optimizer.lr=%.10g",
-                 old->optimizer.lr);
+    if (old->optimizer.lr != new->optimizer.lr)
+        clean_join(text, bytes, "", " optimizer.lr=%.10g", old->optimizer.lr);
 }
