@@ -28,6 +28,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/process.h"
+#include "src/base/processes.h"
 
 /* How long a killed child may take to go before it is abandoned. */
 #define CHILD_REAP_S 0.3
@@ -52,18 +53,6 @@ int health_child_isolate(int pipe_fd, pid_t parent)
     return fd;
 }
 
-/* What follows the name in a stat file below /proc; NULL: no such process. */
-static const char *stat_after_name(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? 0 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[bytes > 0 ? bytes : 0] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;
-}
-
 bool health_child_computes(pid_t pid)
 {
     char path[sizeof "/proc//task//stat" + 300];
@@ -78,7 +67,7 @@ bool health_child_computes(pid_t pid)
             continue;
         snprintf(path, sizeof path, "/proc/%ld/task/%s/stat", (long)pid,
                  entry->d_name);
-        const char *state = stat_after_name(path, text, sizeof text);
+        const char *state = processes_stat(path, text, sizeof text);
         if (state != NULL && *state != '\0')
             computes |= strchr("RTt", *state) != NULL;
     }
@@ -97,7 +86,7 @@ static struct child_work child_work(pid_t pid)
     struct child_work work = { .state = '?' };
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    const char *fields = stat_after_name(path, text, sizeof text);
+    const char *fields = processes_stat(path, text, sizeof text);
     if (fields != NULL)
         sscanf(fields, "%c %*d %*d %*d %*d %*d %*u %*u %*u %llu %*u %llu %llu",
                &work.state, &work.faults, &work.user, &work.system);

@@ -155,8 +155,8 @@ static bool fs_ask_is_roots(const struct fs_place *place, const char *path,
 
 static void fs_used(const struct fs_place *place, struct health_result *out)
 {
+    fs_bad(place, "USED", out);
     out->state = HEALTH_WARN;
-    snprintf(out->code, sizeof out->code, "%s_USED", place->name);
     snprintf(out->text, sizeof out->text, "%s is full of users' files",
              place->path);
 }

@@ -227,11 +227,7 @@ enum err health_history_create(const char *path, double since_s,
               by_node_and_time);
     count_nodes(history);
 out:
-    if (rc == ERR_OK)
-        *out = history;
-    else
-        health_history_destroy(history);
-    return rc;
+    return new_or_none(rc, history, out, health_history_destroy);
 }
 
 void health_history_destroy(struct health_history *history)

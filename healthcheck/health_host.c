@@ -6,13 +6,12 @@
 #include "healthcheck/health_checks.h"
 
 #include <assert.h>
-#include <ctype.h>
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/processes.h"
 
 #define HOST_FILE_BYTES_MAX (1 << 20)
 
@@ -109,39 +108,18 @@ out:
     return rc;
 }
 
-/* The state letter of /proc/PID/stat; 0: the process is gone. */
-static char host_process_state(const char *root, const char *pid)
-{
-    char path[64];
-    char *text = NULL;
-    char state = 0;
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    if (host_read(root, path, &text) == ERR_OK) {
-        const char *name_end = strrchr(text, ')');
-        if (name_end != NULL && name_end[1] == ' ')
-            state = name_end[2];
-    }
-    free(text);
-    return state;
-}
-
 /* Counts the processes in that state, and judges their number. */
 static enum err host_count(const char *root, char state, const char *code,
                            const char *text, double max,
                            struct health_result *out)
 {
-    char path[FSIO_PATH_MAX];
+    struct process *list;
+    size_t count;
     snprintf(out->unit, sizeof out->unit, "processes");
-    TRY(fsio_path(path, "%s/proc", root));
-    DIR *folder = opendir(path);
-    if (folder == NULL)
-        return err_errno("%s: open", path);
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL)
-        if (isdigit((unsigned char)entry->d_name[0]) &&
-            host_process_state(root, entry->d_name) == state)
-            out->value += 1;
-    closedir(folder);
+    TRY(processes_list(root, &list, &count));
+    for (size_t i = 0; i < count; i++)
+        out->value += list[i].state == state;
+    free(list);
     host_judge(code, text, max, out);
     return ERR_OK;
 }

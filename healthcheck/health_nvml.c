@@ -27,39 +27,10 @@
 
 static const int link_counters[] = { 0, 1, 3, 4 }; /* not flits: they retry */
 
-#define MEMBER(name, symbol, needed)                                           \
-    {                                                                          \
-        symbol, offsetof(struct health_nvml, name), !(needed)                  \
-    }
-
-static const struct process_symbol symbols[] = {
-    MEMBER(init, "nvmlInit_v2", true),
-    MEMBER(shutdown, "nvmlShutdown", true),
-    MEMBER(error, "nvmlErrorString", true),
-    MEMBER(count, "nvmlDeviceGetCount_v2", true),
-    MEMBER(handle, "nvmlDeviceGetHandleByIndex_v2", true),
-    MEMBER(pci, "nvmlDeviceGetPciInfo_v3", true),
-    MEMBER(ecc_errors, "nvmlDeviceGetTotalEccErrors", false),
-    MEMBER(remapped, "nvmlDeviceGetRemappedRows", false),
-    MEMBER(retired, "nvmlDeviceGetRetiredPages", false),
-    MEMBER(retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus", false),
-    MEMBER(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", false),
-    MEMBER(pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration", false),
-    MEMBER(pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration", false),
-    MEMBER(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", false),
-    MEMBER(pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth", false),
-    MEMBER(link_state, "nvmlDeviceGetNvLinkState", false),
-    MEMBER(link_errors, "nvmlDeviceGetNvLinkErrorCounter", false),
-    MEMBER(persistence, "nvmlDeviceGetPersistenceMode", false),
-    MEMBER(memory, "nvmlDeviceGetMemoryInfo", false),
-    MEMBER(processes, "nvmlDeviceGetComputeRunningProcesses_v3", false),
-    MEMBER(clock, "nvmlDeviceGetClockInfo", false),
-    MEMBER(temperature, "nvmlDeviceGetTemperature", false),
-    MEMBER(power, "nvmlDeviceGetPowerUsage", false),
-    MEMBER(utilization, "nvmlDeviceGetUtilizationRates", false),
-    MEMBER(energy, "nvmlDeviceGetTotalEnergyConsumption", false),
-    MEMBER(fields, "nvmlDeviceGetFieldValues", false),
-};
+#define SYMBOL(type, name, symbol, needed, ...)                                \
+    { symbol, offsetof(struct health_nvml, name), !(needed) },
+static const struct process_symbol symbols[] = { HEALTH_NVML_FUNCTIONS(
+    SYMBOL) };
 
 static enum err nvml_error(const struct health_nvml *library, int code,
                            const char *what)

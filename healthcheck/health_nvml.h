@@ -62,40 +62,64 @@ struct health_nvml_field {
     } value;
 };
 
-/* Members after `pci` are NULL where the library is too old for them. */
+/* Its functions: what one returns, its name here and there, whether it is needed
+ * (NULL else, where the library is too old for it), its arguments. */
+#define HEALTH_NVML_FUNCTIONS(F)                                               \
+    F(int, init, "nvmlInit_v2", true, void)                                    \
+    F(int, shutdown, "nvmlShutdown", true, void)                               \
+    F(const char *, error, "nvmlErrorString", true, int code)                  \
+    F(int, count, "nvmlDeviceGetCount_v2", true, unsigned *count)              \
+    F(int, handle, "nvmlDeviceGetHandleByIndex_v2", true, unsigned index,      \
+      void **device)                                                           \
+    F(int, pci, "nvmlDeviceGetPciInfo_v3", true, void *device,                 \
+      struct health_nvml_pci *out)                                             \
+    F(int, ecc_errors, "nvmlDeviceGetTotalEccErrors", false, void *device,     \
+      int kind, int counter, unsigned long long *count)                        \
+    F(int, remapped, "nvmlDeviceGetRemappedRows", false, void *device,         \
+      unsigned *corrected, unsigned *uncorrected, unsigned *pending,           \
+      unsigned *failed)                                                        \
+    F(int, retired, "nvmlDeviceGetRetiredPages", false, void *device,          \
+      int cause, unsigned *count, unsigned long long *addresses)               \
+    F(int, retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus", false,   \
+      void *device, int *pending)                                              \
+    F(int, throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", false,       \
+      void *device, unsigned long long *reasons)                               \
+    F(int, pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration", false,      \
+      void *device, unsigned *now)                                             \
+    F(int, pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration", false,   \
+      void *device, unsigned *most)                                            \
+    F(int, pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", false, void *device,  \
+      unsigned *now)                                                           \
+    F(int, pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth", false,             \
+      void *device, unsigned *most)                                            \
+    F(int, link_state, "nvmlDeviceGetNvLinkState", false, void *device,        \
+      unsigned link, int *active)                                              \
+    F(int, link_errors, "nvmlDeviceGetNvLinkErrorCounter", false,              \
+      void *device, unsigned link, int counter, unsigned long long *count)     \
+    F(int, persistence, "nvmlDeviceGetPersistenceMode", false, void *device,   \
+      int *on)                                                                 \
+    F(int, memory, "nvmlDeviceGetMemoryInfo", false, void *device,             \
+      struct health_nvml_memory *out)                                          \
+    F(int, processes, "nvmlDeviceGetComputeRunningProcesses_v3", false,        \
+      void *device, unsigned *count, struct health_nvml_process *out)          \
+    F(int, clock, "nvmlDeviceGetClockInfo", false, void *device, int kind,     \
+      unsigned *mhz)                                                           \
+    F(int, temperature, "nvmlDeviceGetTemperature", false, void *device,       \
+      int sensor, unsigned *celsius)                                           \
+    F(int, power, "nvmlDeviceGetPowerUsage", false, void *device,              \
+      unsigned *milliwatts)                                                    \
+    F(int, utilization, "nvmlDeviceGetUtilizationRates", false, void *device,  \
+      struct health_nvml_utilization *out)                                     \
+    F(int, energy, "nvmlDeviceGetTotalEnergyConsumption", false, void *device, \
+      unsigned long long *millijoules)                                         \
+    F(int, fields, "nvmlDeviceGetFieldValues", false, void *device, int count, \
+      struct health_nvml_field *values)
+
+#define HEALTH_NVML_MEMBER(type, name, symbol, needed, ...)                    \
+    type (*name)(__VA_ARGS__);
 struct health_nvml {
     void *opened; /* by dlopen */
-    int (*init)(void);
-    int (*shutdown)(void);
-    const char *(*error)(int code);
-    int (*count)(unsigned *count);
-    int (*handle)(unsigned index, void **device);
-    int (*pci)(void *device, struct health_nvml_pci *out);
-    int (*ecc_errors)(void *device, int kind, int counter,
-                      unsigned long long *count);
-    int (*remapped)(void *device, unsigned *corrected, unsigned *uncorrected,
-                    unsigned *pending, unsigned *failed);
-    int (*retired)(void *device, int cause, unsigned *count,
-                   unsigned long long *addresses);
-    int (*retired_pending)(void *device, int *pending);
-    int (*throttle)(void *device, unsigned long long *reasons);
-    int (*pcie_generation)(void *device, unsigned *now);
-    int (*pcie_generation_max)(void *device, unsigned *most);
-    int (*pcie_width)(void *device, unsigned *now);
-    int (*pcie_width_max)(void *device, unsigned *most);
-    int (*link_state)(void *device, unsigned link, int *active);
-    int (*link_errors)(void *device, unsigned link, int counter,
-                       unsigned long long *count);
-    int (*persistence)(void *device, int *on);
-    int (*memory)(void *device, struct health_nvml_memory *out);
-    int (*processes)(void *device, unsigned *count,
-                     struct health_nvml_process *out);
-    int (*clock)(void *device, int kind, unsigned *mhz);
-    int (*temperature)(void *device, int sensor, unsigned *celsius);
-    int (*power)(void *device, unsigned *milliwatts);
-    int (*utilization)(void *device, struct health_nvml_utilization *out);
-    int (*energy)(void *device, unsigned long long *millijoules);
-    int (*fields)(void *device, int count, struct health_nvml_field *values);
+    HEALTH_NVML_FUNCTIONS(HEALTH_NVML_MEMBER)
 };
 
 /* What a GPU says of itself; -1: it does not know. */

@@ -8,11 +8,11 @@
  * but the marks, twice a window, so a look mostly writes nothing. */
 #include "healthcheck/health_past.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "healthcheck/health_sys.h"
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 
@@ -186,11 +186,9 @@ double health_past_lasting(struct health_past *past, const char *key, bool is)
 
 void health_past_forget(const char *root)
 {
-    char pattern[FSIO_PATH_MAX];
-    glob_t found = { .gl_pathc = 0 };
-    if (fsio_path(pattern, "%s" HEALTH_PAST_FOLDER "/past.*", root) == ERR_OK &&
-        glob(pattern, 0, NULL, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            (void)unlink(found.gl_pathv[i]);
+    glob_t found;
+    health_sys_find(root, HEALTH_PAST_FOLDER "/past.*", &found);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        (void)unlink(found.gl_pathv[i]);
     globfree(&found);
 }

@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/fsio.h"
+#include "src/base/processes.h"
 
-#define STAT_BYTES_MAX 4096
+#define STAT_BYTES 4096
 
 /* Sockets of MPI may have no close-on-exec, and would be held open. */
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
@@ -139,22 +139,18 @@ int process_reap(pid_t pid, double seconds)
 
 bool process_lives(int64_t pid, int64_t *started)
 {
-    char path[64], state = '?', *text = NULL;
-    size_t bytes;
+    char path[64], text[STAT_BYTES], state = '?';
     long threads = 0;
     *started = -1;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-    if (fsio_read_file(path, STAT_BYTES_MAX, &text, &bytes) != ERR_OK)
+    const char *rest = processes_stat(path, text, sizeof text);
+    if (rest == NULL)
         return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
-    /* The name may hold blanks and parentheses: fields count from its end. */
-    const char *rest = strrchr(text, ')');
-    if (rest == NULL ||
-        sscanf(rest + 1,
-               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+    if (sscanf(rest,
+               "%c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
                "%*d %*d %ld %*d %" SCNd64,
                &state, &threads, started) != 3)
         *started = -1;
-    free(text);
     return state != 'X' && (state != 'Z' || threads > 1);
 }
 

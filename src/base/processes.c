@@ -71,6 +71,17 @@ out:
     return rc;
 }
 
+const char *processes_stat(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? 0 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;
+}
+
 uid_t processes_first_user(const char *root)
 {
     char path[FSIO_PATH_MAX], line[256];

@@ -18,5 +18,8 @@ struct process {
 /* All below ROOT/proc that are still there when they are looked at; the caller
  * frees *list, which after an error is NULL. */
 enum err processes_list(const char *root, struct process **list, size_t *count);
+/* What a process's or a thread's stat file below /proc has behind the name, which
+ * may hold blanks and parentheses: "S 1 ...". NULL: there is none. */
+const char *processes_stat(const char *path, char *text, size_t size);
 /* The first number of accounts of people, UID_MIN of ROOT/etc/login.defs. */
 uid_t processes_first_user(const char *root);

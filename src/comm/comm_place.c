@@ -11,6 +11,7 @@
 #include "src/base/clean.h"
 #include "src/base/clock.h"
 #include "src/base/map.h"
+#include "src/base/processes.h"
 #include "src/comm/comm_impl.h"
 
 #define FRAMES_MAX 48
@@ -197,13 +198,12 @@ void comm_place_stack(pthread_t thread)
 
 void comm_place_process(int pid, char *text, size_t bytes)
 {
-    char path[32], state;
+    char path[32], stat[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = pid > 0 ? fopen(path, "r") : NULL;
+    const char *state =
+        pid > 0 ? processes_stat(path, stat, sizeof stat) : NULL;
     text[0] = '\0';
-    if (file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) == 1)
-        snprintf(text, bytes, "; its process is in state %c%s", state,
-                 state == 'T' ? ", stopped" : "");
-    if (file != NULL)
-        (void)fclose(file);
+    if (state != NULL)
+        snprintf(text, bytes, "; its process is in state %c%s", *state,
+                 *state == 'T' ? ", stopped" : "");
 }

@@ -297,14 +297,12 @@ enum err ledger_job_read(const char *run_dir, int64_t number,
     double since_s = clock_wall() - LEDGER_EXCLUDED_S;
     enum err rc =
         ledger_each_line(run_dir, "ledger.jsonl", 0, take_decision, &scan);
-    if (rc == ERR_DATA) /* of a run that has not begun */
-        rc = ERR_OK;
-    if (rc == ERR_OK)
-        rc = list_bad(&scan, since_s, true, false, &out->excluded);
-    if (rc == ERR_OK)
-        rc = list_bad(&scan, since_s, false, false, &out->expired);
-    if (rc == ERR_OK)
-        rc = list_bad(&scan, since_s, true, true, &out->slow);
+    if (rc != ERR_DATA) /* of a run that has not begun */
+        TRY_OUT(rc);
+    TRY_OUT(list_bad(&scan, since_s, true, false, &out->excluded));
+    TRY_OUT(list_bad(&scan, since_s, false, false, &out->expired));
+    TRY_OUT(list_bad(&scan, since_s, true, true, &out->slow));
+out:
     free(scan.bad);
     return rc;
 }

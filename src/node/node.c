@@ -18,6 +18,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/digest.h"
+#include "src/base/processes.h"
 #include "src/base/rng.h"
 #include "src/node/node_admin.h"
 #include "src/node/node_child.h"
@@ -185,14 +186,9 @@ static void find_slurmd(char *out, size_t size)
             return;
         }
         snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-        FILE *file = fopen(path, "re");
-        int parent = 0;
-        if (file != NULL && fgets(line, sizeof line, file) != NULL &&
-            strrchr(line, ')') != NULL)
-            (void)sscanf(strrchr(line, ')') + 1, " %*c %d", &parent);
-        if (file != NULL)
-            fclose(file);
-        pid = parent;
+        const char *rest = processes_stat(path, line, sizeof line);
+        if (rest == NULL || sscanf(rest, "%*c %d", &pid) != 1)
+            return;
     }
 }
 

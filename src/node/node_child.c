@@ -17,6 +17,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/process.h"
+#include "src/base/processes.h"
 
 #define OUT_BYTES_MAX ((size_t)16 << 20)
 #define REAP_S 0.5
@@ -81,15 +82,10 @@ static void drop_nuls(struct buffer *out)
 /* Waits for a processor, or has one: whatever it does, it does not hang. */
 static bool is_running(pid_t pid)
 {
-    char path[40], text[512] = "";
+    char path[40], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    size_t bytes = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    const char *name_end = bytes > 0 ? strrchr(text, ')') : NULL;
-    return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
+    const char *state = processes_stat(path, text, sizeof text);
+    return state != NULL && *state == 'R';
 }
 
 /* Its status; -1: it does not answer. */

@@ -3,7 +3,6 @@
 #include "src/node/node_clean.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
 #include <stdio.h>
@@ -170,13 +169,7 @@ static int find_most(void *arg)
 
 /* --- whose they are --- */
 
-/* Numbers, each once or more. */
-struct users {
-    long *list;
-    size_t count, room;
-};
-
-static bool add(struct users *users, long uid)
+static bool add(struct node_users *users, long uid)
 {
     if (array_room(&users->list, &users->room, users->count + 1) != ERR_OK)
         return false;
@@ -184,7 +177,7 @@ static bool add(struct users *users, long uid)
     return true;
 }
 
-static bool has(const struct users *users, long uid)
+static bool has(const struct node_users *users, long uid)
 {
     for (size_t i = 0; i < users->count; i++)
         if (users->list[i] == uid)
@@ -192,17 +185,15 @@ static bool has(const struct users *users, long uid)
     return false;
 }
 
-/* Users of other jobs here, as Slurm says; false: it does not, said. */
-static bool add_jobs(struct node *node, const char *folder, struct users *users)
+bool node_clean_jobs(const struct node *node, struct node_users *users,
+                     char *why, size_t size)
 {
     char *argv[] = { "squeue", "-h",    "-w", (char *)node->name,
                      "-o",     "%A %U", NULL };
     struct buffer out = { 0 };
     bool known = slurm_run(argv, SLURM_S, (size_t)4 << 20, &out) == 0;
-    if (!known)
-        node_say(node,
-                 "%s is not cleaned, whose jobs are here is not known: %s",
-                 folder, out.bytes > 0 ? (char *)out.data : "no answer");
+    snprintf(why, size, "whose jobs are here is not known: %.200s",
+             out.bytes > 0 ? (char *)out.data : "no answer");
     char *rest = (char *)out.data;
     long job, uid;
     for (char *line;
@@ -214,7 +205,7 @@ static bool add_jobs(struct node *node, const char *folder, struct users *users)
 }
 
 /* Real and effective users of all processes. */
-static bool add_processes(struct users *users)
+static bool add_processes(struct node_users *users)
 {
     struct process *list;
     size_t count;
@@ -268,7 +259,7 @@ static bool clean_user(struct node *node, struct removal *removal)
 }
 
 static bool clean_users(struct node *node, const char *folder,
-                        const struct users *busy, char *owners,
+                        const struct node_users *busy, char *owners,
                         const struct timespec *now)
 {
     double end_s = clock_now() + CLEAN_S;
@@ -295,7 +286,8 @@ static bool clean_users(struct node *node, const char *folder,
 
 bool node_clean_leavings(struct node *node, const char *folder)
 {
-    struct users busy = { 0 };
+    struct node_users busy = { 0 };
+    char why[256];
     struct buffer owners = { 0 };
     struct timespec now;
     struct node_child child = { .seconds = LIST_S,
@@ -309,7 +301,11 @@ bool node_clean_leavings(struct node *node, const char *folder)
         return false;
     }
     clock_gettime(CLOCK_REALTIME, &now);
-    if (!add_jobs(node, folder, &busy) || !add_processes(&busy))
+    if (!node_clean_jobs(node, &busy, why, sizeof why)) {
+        node_say(node, "%s is not cleaned, %s", folder, why);
+        goto out;
+    }
+    if (!add_processes(&busy))
         goto out;
     if (node_child(&child, &owners) != 0)
         node_say(node, "%s is not cleaned, listing it takes more than 3 s",

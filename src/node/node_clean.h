@@ -11,5 +11,13 @@ void node_clean_job(struct node *node);
  * since Slurm was asked for jobs stays, also folders that had to be opened first.
  * True: something may be gone. */
 bool node_clean_leavings(struct node *node, const char *folder);
+/* Users of other jobs here, as Slurm says, each once or more; the caller frees the
+ * list. False: `why` it is not known. */
+struct node_users {
+    long *list;
+    size_t count, room;
+};
+bool node_clean_jobs(const struct node *node, struct node_users *users,
+                     char *why, size_t size);
 /* Says whose files are the most in a folder. */
 void node_clean_tell_owner(struct node *node, const char *folder);

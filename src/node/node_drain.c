@@ -127,26 +127,30 @@ static void serve(const struct drain_action *action, const char *node,
     buffer_free(&answer);
 }
 
-static struct told *begin(const struct node_drain_calls *calls)
+/* By undrain_next() where there is an `undrain`, else by drain_next(). */
+static void serve_all(struct drain *drain, struct undrain *undrain,
+                      const char *node, double end_s,
+                      const struct node_drain_calls *calls)
 {
+    struct drain_action action;
+    struct drain_event event = { .now_s = clock_now() };
     struct told *told = calloc(1, sizeof *told);
     if (told == NULL)
         calls->say(calls->arg, "failed", "left as it is, no memory");
-    return told;
+    while (told != NULL &&
+           (action = undrain != NULL ? undrain_next(undrain, &event)
+                                     : drain_next(drain, &event))
+                   .what != DRAIN_END)
+        serve(&action, node, end_s, calls, told, &event);
+    free(told);
 }
 
 bool node_drain(const struct drain_request *request,
                 const struct node_drain_calls *calls)
 {
     struct drain drain;
-    struct drain_action action;
-    struct drain_event event = { .now_s = clock_now() };
-    struct told *told = begin(calls);
     drain_begin(&drain, request);
-    while (told != NULL &&
-           (action = drain_next(&drain, &event)).what != DRAIN_END)
-        serve(&action, request->node, request->end_s, calls, told, &event);
-    free(told);
+    serve_all(&drain, NULL, request->node, request->end_s, calls);
     return drain.out;
 }
 
@@ -154,13 +158,7 @@ bool node_undrain(const struct undrain_request *request, double end_s,
                   const struct node_drain_calls *calls)
 {
     struct undrain undrain;
-    struct drain_action action;
-    struct drain_event event = { .now_s = clock_now() };
-    struct told *told = begin(calls);
     undrain_begin(&undrain, request);
-    while (told != NULL &&
-           (action = undrain_next(&undrain, &event)).what != DRAIN_END)
-        serve(&action, request->node, end_s, calls, told, &event);
-    free(told);
+    serve_all(NULL, &undrain, request->node, end_s, calls);
     return undrain.back;
 }

@@ -5,21 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/base/clock.h"
 #include "src/base/processes.h"
-#include "src/job/slurm_run.h"
 #include "src/node/node_child.h"
 #include "src/node/node_clean.h"
 #include "src/node/node_events.h"
 #include "src/node/node_gpus.h"
 #include "src/node/node_words.h"
 
-#define SLURM_S 5.0
 #define STEPS_S 2.0
 #define HEALTH_CUT 76 /* the check ran out of its time */
-#define ANSWER_BYTES_MAX ((size_t)4 << 20)
 /* For what comes after a look, and after a probe. */
 #define REST_S 5.0
 #define PROBE_REST_S 10.0
@@ -154,24 +150,12 @@ static int find_steps(void *arg)
  * `why`. */
 static bool alone(const struct node *node, char *why, size_t size)
 {
-    struct buffer out = { 0 };
-    char *argv[] = {
-        "squeue", "-h", "-w", (char *)node->name, "-o", "%A", NULL
-    };
-    bool free_of_others = true;
-    if (slurm_run(argv, SLURM_S, ANSWER_BYTES_MAX, &out) != 0) {
-        snprintf(why, size, "whose jobs are here is not known: %.200s",
-                 out.bytes > 0 ? (char *)out.data : "no answer");
-        buffer_free(&out);
-        return false;
-    }
-    char *rest = (char *)out.data;
-    for (char *line; rest != NULL && (line = strsep(&rest, "\n")) != NULL;)
-        if (*line != '\0' && (node->job <= 0 || atol(line) != node->job))
-            free_of_others = false;
-    snprintf(why, size, "other jobs are on the node");
-    buffer_free(&out);
-    return free_of_others;
+    struct node_users users = { 0 };
+    bool known = node_clean_jobs(node, &users, why, size);
+    if (known)
+        snprintf(why, size, "other jobs are on the node");
+    free(users.list);
+    return known && users.count == 0;
 }
 
 void node_probe(struct node *node, const char *checks, double seconds)

@@ -147,11 +147,11 @@ enum moment { AFTER_GRADIENT, CHANGE_GRADIENT, AFTER_UPDATE };
 static const char *const moment_names[] = { "after_gradient", "change_gradient",
                                             "after_update" };
 
-/* Ranks agree in replica_visit(). *any: a member has been called. */
+/* Ranks agree in replica_visit(). A gradient is stale when a member has been
+ * called. */
 static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
-                          double scale, bool *any)
+                          struct algorithm_step *step)
 {
-    *any = false;
     assert((size_t)moment < sizeof moment_names / sizeof moment_names[0]);
     for (int i = 0; i < plugin->count; i++) {
         const struct tessera_algorithm *ops = plugin->list[i].ops;
@@ -162,10 +162,10 @@ static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
                                .call = calls[moment],
                                .what = moment_names[moment],
                                .gradient = moment != AFTER_UPDATE,
-                               .batch = batch_of(plugin, scale) };
+                               .batch = batch_of(plugin, step->scale) };
         if (visit.call == NULL)
             continue;
-        *any = true;
+        step->stale = true;
         TRY(replica_visit(plugin->run->engine.replica, visit_partition,
                           &visit));
     }
@@ -190,23 +190,18 @@ static enum err plugin_before_batch(void *self, struct algorithm_step *step)
 
 static enum err plugin_after_gradient(void *self, struct algorithm_step *step)
 {
-    bool any;
-    TRY(visit_all(self, AFTER_GRADIENT, step->scale, &any));
-    step->stale |= any;
-    return ERR_OK;
+    return visit_all(self, AFTER_GRADIENT, step);
 }
 
 static enum err plugin_change_gradient(void *self, struct algorithm_step *step)
 {
-    bool any;
-    TRY(visit_all(self, CHANGE_GRADIENT, step->scale, &any));
-    step->stale |= any;
-    return ERR_OK;
+    return visit_all(self, CHANGE_GRADIENT, step);
 }
 
 static enum err plugin_after_update(void *self)
 {
     bool any = false;
+    struct algorithm_step none = { .scale = 0.0 };
     struct plugin_algorithms *plugin = self;
     const struct run *run = plugin->run;
     for (int i = 0; i < plugin->count; i++)
@@ -215,7 +210,7 @@ static enum err plugin_after_update(void *self)
         return ERR_OK;
     /* ranks of a node may have the weights in common */
     TRY(comm_barrier(run->comm));
-    TRY(visit_all(plugin, AFTER_UPDATE, 0.0, &any));
+    TRY(visit_all(plugin, AFTER_UPDATE, &none));
     return replica_publish(run->engine.replica);
 }
 
