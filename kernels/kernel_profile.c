@@ -47,10 +47,7 @@ struct kernel_profile {
 void kernel_profile_kinds(struct timeline_kind kinds[KERNEL_OP_COUNT])
 {
     static const struct timeline_kind ops[] = {
-        /* clang-format off */
-        KERNEL_OPS(KERNEL_PROFILE_KIND)
-        KERNEL_OPS_FP8(KERNEL_PROFILE_KIND)
-        /* clang-format on */
+        KERNEL_OPS(KERNEL_PROFILE_KIND) KERNEL_OPS_FP8(KERNEL_PROFILE_KIND)
     };
     for (int i = 0; i < KERNEL_OP_COUNT; i++)
         kinds[i] = ops[i];

@@ -29,11 +29,12 @@ static struct coefficients coefficients_of(const struct adamw *step)
     };
 }
 
-static void adamw_block(const struct coefficients *c, int64_t n, float *p,
-                        const float *g, float *m, float *v, uint16_t *copy)
+static void adamw_block(const struct coefficients *c, int64_t at, int64_t end,
+                        float *p, const float *g, float *m, float *v,
+                        uint16_t *copy)
 {
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        int64_t left = n - i;
+    for (int64_t i = at; i < end; i += VEC_LANES) {
+        int64_t left = end - i;
         vec gradient = vec_load(g + i, left) * c->scale;
         vec first =
             vec_fma(c->rest1, gradient, vec_load(m + i, left) * c->beta1);
@@ -56,14 +57,9 @@ enum err CPU_SYMBOL(adamw) KERNEL_UPDATE_LIKE(adamw)
     TRY(cpu_require_f32(dtype, "adamw"));
     assert(n >= 0 && p != m[0] && p != m[1] && m[0] != m[1]);
     const struct coefficients c = coefficients_of(step);
-    uint16_t *copy = step->copy;
-    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        int64_t at = chunk * KERNEL_CHUNK;
-        adamw_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
-                    (const float *)g + at, m[0] + at, m[1] + at,
-                    copy == NULL ? NULL : copy + at);
-    }
+    for (int64_t at = 0; at < n; at += KERNEL_CHUNK)
+        adamw_block(&c, at, cpu_min(n, at + KERNEL_CHUNK), p, g, m[0], m[1],
+                    step->copy);
     return ERR_OK;
 }

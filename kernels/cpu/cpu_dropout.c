@@ -29,32 +29,29 @@ static struct stretch stretch_of(int64_t task, int64_t elements,
     };
 }
 
-/* A word below `threshold` drops its element. */
-static void stretch_dropout(struct stretch s, uint32_t threshold, float factor)
+/* The factors of a word's elements: by dropout, where a word below the threshold
+ * drops its element, or by jitter, where its upper 24 bits are the uniform
+ * number. */
+static inline vec factor_of(vec_u32 word, bool drops, uint32_t threshold,
+                            float amount)
 {
-    for (int64_t i = 0; i < s.n; i += CPU_RANDOM_WORDS) {
-        vec_u32 words[2];
-        cpu_random_words(s.key, (uint64_t)(s.first + i) / 4, words);
-        for (int64_t j = 0; j < 2 && i + j * VEC_LANES < s.n; j++) {
-            int64_t at = i + j * VEC_LANES;
-            vec kept = cpu_random_keep(words[j], threshold, factor);
-            vec_store(s.y + at, s.n - at, vec_load(s.x + at, s.n - at) * kept);
-        }
-    }
+    if (drops)
+        return cpu_random_keep(word, threshold, amount);
+    return vec_fma(__builtin_convertvector((vec_i32)(word >> 8), vec),
+                   vec_splat(2.0f * amount * 0x1p-24f),
+                   vec_splat(1.0f - amount));
 }
 
-/* The upper 24 bits of a word are the uniform number. */
-static void stretch_jitter(struct stretch s, float amount)
+/* Inline, so that `drops` is a constant in each copy of the loop. */
+static inline void stretch_times(struct stretch s, bool drops,
+                                 uint32_t threshold, float amount)
 {
-    const vec least = vec_splat(1.0f - amount);
-    const vec step = vec_splat(2.0f * amount * 0x1p-24f);
     for (int64_t i = 0; i < s.n; i += CPU_RANDOM_WORDS) {
         vec_u32 words[2];
         cpu_random_words(s.key, (uint64_t)(s.first + i) / 4, words);
         for (int64_t j = 0; j < 2 && i + j * VEC_LANES < s.n; j++) {
             int64_t at = i + j * VEC_LANES;
-            vec u = __builtin_convertvector((vec_i32)(words[j] >> 8), vec);
-            vec factor = vec_fma(u, step, least);
+            vec factor = factor_of(words[j], drops, threshold, amount);
             vec_store(s.y + at, s.n - at,
                       vec_load(s.x + at, s.n - at) * factor);
         }
@@ -84,8 +81,8 @@ enum err CPU_SYMBOL(dropout) KERNEL_LIKE(dropout)
     float factor = scale / (1.0f - p);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < samples * cpu_parts(elements, BLOCK); i++)
-        stretch_dropout(stretch_of(i, elements, random, x, y), threshold,
-                        factor);
+        stretch_times(stretch_of(i, elements, random, x, y), true, threshold,
+                      factor);
     return ERR_OK;
 }
 
@@ -96,6 +93,6 @@ enum err CPU_SYMBOL(jitter) KERNEL_LIKE(jitter)
     assert(samples >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < samples * cpu_parts(elements, BLOCK); i++)
-        stretch_jitter(stretch_of(i, elements, random, x, y), amount);
+        stretch_times(stretch_of(i, elements, random, x, y), false, 0, amount);
     return ERR_OK;
 }

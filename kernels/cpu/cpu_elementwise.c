@@ -55,23 +55,14 @@ enum err CPU_SYMBOL(accumulate) KERNEL_LIKE(accumulate)
     return CPU_SYMBOL(add)(ctx, dtype, n, y, 1.0f, x, y);
 }
 
-static void block_add(int64_t n, const float *a, float scale, const float *b,
-                      float *out)
-{
-    for (int64_t i = 0; i < n; i += VEC_LANES)
-        vec_store(out + i, n - i,
-                  vec_fma(vec_load(b + i, n - i), vec_splat(scale),
-                          vec_load(a + i, n - i)));
-}
-
 enum err CPU_SYMBOL(add) KERNEL_LIKE(add)
 {
     TRY(cpu_require_f32(dtype, "add"));
     assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += ADD_BLOCK)
-        block_add(cpu_min(ADD_BLOCK, n - at), (const float *)a + at, scale,
-                  (const float *)b + at, (float *)out + at);
+        vec_row_add(cpu_min(ADD_BLOCK, n - at), (const float *)a + at, scale,
+                    (const float *)b + at, (float *)out + at);
     return ERR_OK;
 }
 

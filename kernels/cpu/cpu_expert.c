@@ -20,24 +20,13 @@ enum err CPU_SYMBOL(expert_gather) KERNEL_LIKE(expert_gather)
     return ERR_OK;
 }
 
-static void row_sum(int64_t d, int top_k, const int32_t *place, const float *y,
-                    float *out)
+static void row_sum(int64_t d, int top_k, const int32_t *place,
+                    const float *weights, const float *y, float *out)
 {
     for (int64_t i = 0; i < d; i += VEC_LANES) {
         vec sum = { 0 };
         for (int j = 0; j < top_k; j++)
-            sum += vec_load(y + place[j] * d + i, d - i);
-        vec_store(out + i, d - i, sum);
-    }
-}
-
-static void row_weighted_sum(int64_t d, int top_k, const int32_t *place,
-                             const float *weights, const float *y, float *out)
-{
-    for (int64_t i = 0; i < d; i += VEC_LANES) {
-        vec sum = { 0 };
-        for (int j = 0; j < top_k; j++)
-            sum = vec_fma(vec_splat(weights[j]),
+            sum = vec_fma(vec_splat(weights != NULL ? weights[j] : 1.0f),
                           vec_load(y + place[j] * d + i, d - i), sum);
         vec_store(out + i, d - i, sum);
     }
@@ -49,13 +38,9 @@ enum err CPU_SYMBOL(expert_combine) KERNEL_LIKE(expert_combine)
     TRY(cpu_require_f32(dtype, "expert_combine"));
     assert(k > 0 && k <= KERNEL_TOP_K_MAX && y != out);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t t = 0; t < route->n; t++) {
-        float *row = (float *)out + t * d;
-        if (weights == NULL)
-            row_sum(d, k, place + t * k, y, row);
-        else
-            row_weighted_sum(d, k, place + t * k, weights + t * k, y, row);
-    }
+    for (int64_t t = 0; t < route->n; t++)
+        row_sum(d, k, place + t * k, weights != NULL ? weights + t * k : NULL,
+                y, (float *)out + t * d);
     return ERR_OK;
 }
 

@@ -16,11 +16,11 @@ static inline vec signed_rate(vec x, vec rate)
     return vec_select(x > 0, rate, down);
 }
 
-static void lion_block(const struct coefficients *c, int64_t n, float *p,
-                       const float *g, float *m, uint16_t *copy)
+static void lion_block(const struct coefficients *c, int64_t at, int64_t end,
+                       float *p, const float *g, float *m, uint16_t *copy)
 {
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        int64_t left = n - i;
+    for (int64_t i = at; i < end; i += VEC_LANES) {
+        int64_t left = end - i;
         vec gradient = vec_load(g + i, left) * c->scale;
         vec before = vec_load(m + i, left);
         vec mean = vec_fma(c->rest1, gradient, before * c->beta1);
@@ -46,14 +46,9 @@ enum err CPU_SYMBOL(lion) KERNEL_UPDATE_LIKE(lion)
         .scale = vec_splat(step->grad_scale),
         .rate = vec_splat(step->lr),
     };
-    uint16_t *copy = step->copy;
-    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        int64_t at = chunk * KERNEL_CHUNK;
-        lion_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
-                   (const float *)g + at, m[0] + at,
-                   copy == NULL ? NULL : copy + at);
-    }
+    for (int64_t at = 0; at < n; at += KERNEL_CHUNK)
+        lion_block(&c, at, cpu_min(n, at + KERNEL_CHUNK), p, g, m[0],
+                   step->copy);
     return ERR_OK;
 }

@@ -152,16 +152,6 @@ enum err CPU_SYMBOL(norm_forward) KERNEL_LIKE(norm_forward)
     return ERR_OK;
 }
 
-/* x = a + scale * b, as the add op rounds it. */
-static void row_add(int64_t d, const float *a, float scale, const float *b,
-                    float *x)
-{
-    for (int64_t j = 0; j < d; j += VEC_LANES)
-        vec_store(x + j, d - j,
-                  vec_fma(vec_load(b + j, d - j), vec_splat(scale),
-                          vec_load(a + j, d - j)));
-}
-
 /* A row is still in the first cache when its statistics are taken, so memory is
  * read once. */
 enum err CPU_SYMBOL(add_norm_forward) KERNEL_LIKE(add_norm_forward)
@@ -173,8 +163,8 @@ enum err CPU_SYMBOL(add_norm_forward) KERNEL_LIKE(add_norm_forward)
     for (int64_t i = 0; i < norm->n; i++) {
         int64_t at = i * norm->d;
         float *row = (float *)x + at;
-        row_add(norm->d, (const float *)a + at, scale, (const float *)b + at,
-                row);
+        vec_row_add(norm->d, (const float *)a + at, scale,
+                    (const float *)b + at, row);
         row_forward(norm, i, row, gamma, beta, (float *)y + at, mean, rstd);
     }
     return ERR_OK;

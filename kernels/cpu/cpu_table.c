@@ -26,9 +26,7 @@ static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
 #define TOLD(op) told_##op
 #define TOLD_OP(op, parameters, arguments, ...)                                \
     KERNEL_PROFILE_OP(CPU_SYMBOL, TOLD, op, parameters, arguments)
-/* clang-format off */
 KERNEL_OPS(TOLD_OP)
-/* clang-format on */
 
 #define TABLE_ENTRY(op, ...) .op = CPU_SYMBOL(op),
 #define TOLD_ENTRY(op, ...) .op = TOLD(op),
@@ -38,16 +36,8 @@ KERNEL_OPS(TOLD_OP)
     .scratch_bytes = cpu_scratch_bytes, .peak_flops = CPU_SYMBOL(peak_flops),  \
     .profiled = &table_profiled
 
-static const struct kernels table_profiled = {
-    TABLE_COMMON,
-    /* clang-format off */
-    KERNEL_OPS(TOLD_ENTRY)
-    /* clang-format on */
-};
+static const struct kernels table_profiled = { TABLE_COMMON,
+                                               KERNEL_OPS(TOLD_ENTRY) };
 
-const struct kernels CPU_SYMBOL(table) = {
-    TABLE_COMMON,
-    /* clang-format off */
-    KERNEL_OPS(TABLE_ENTRY)
-    /* clang-format on */
-};
+const struct kernels CPU_SYMBOL(table) = { TABLE_COMMON,
+                                           KERNEL_OPS(TABLE_ENTRY) };

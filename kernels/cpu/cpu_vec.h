@@ -271,3 +271,13 @@ static inline float vec_peak(vec v)
         peak = v[i] > peak ? v[i] : peak;
     return peak;
 }
+
+/* out = a + scale * b, as the add op rounds it. */
+static inline void vec_row_add(int64_t n, const float *a, float scale,
+                               const float *b, float *out)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        vec_store(out + i, n - i,
+                  vec_fma(vec_load(b + i, n - i), vec_splat(scale),
+                          vec_load(a + i, n - i)));
+}

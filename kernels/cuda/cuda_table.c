@@ -80,10 +80,8 @@ static double cuda_peak_flops(const struct kernel_ctx *ctx, enum dtype dtype,
 #define TOLD(op) told_##op
 #define TOLD_OP(op, parameters, arguments, ...)                                \
     KERNEL_PROFILE_OP(CUDA_SYMBOL, TOLD, op, parameters, arguments)
-/* clang-format off */
 KERNEL_OPS(TOLD_OP)
 KERNEL_OPS_FP8(TOLD_OP)
-/* clang-format on */
 
 #ifdef CUDA_EMULATED
 #define TABLE_CHOICES
