@@ -16,8 +16,6 @@
 #define HEALTH_BOTH_ENDS (HEALTH_PROLOG | HEALTH_EPILOG)
 #define HEALTH_LONG (HEALTH_PROLOG | HEALTH_EPILOG | HEALTH_JOB)
 
-/* clang-format off */
-
 /* gemm: all processors multiply the same matrices for a while; every product
  * must have the bits of the first one, which must agree with an fp64 reference.
  * Its peak_ratio is the sum of the threads' fastest products over what the same
@@ -48,7 +46,7 @@
     CHECK("ports", "host", HEALTH_ALL, 5, health_ports,                        \
           "links of InfiniBand and RoCE")                                      \
     CHECK("bus", "host", HEALTH_ALL, 2, health_bus,                            \
-          "PCI Express errors, links of cards")                        \
+          "PCI Express errors, links of cards")                                \
     CHECK("edac", "host", HEALTH_ALL, 2, health_edac,                          \
           "memory errors by controller")                                       \
     CHECK("mce", "host", HEALTH_IDLE, 5, health_mce,                           \
@@ -76,8 +74,6 @@
           "copies between GPUs")                                               \
     CHECK("allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce,        \
           "sums over the GPUs by NCCL")
-
-/* clang-format on */
 
 #define HEALTH_CHECK_DECLARE(id, group, phases, timeout_s, run, about)         \
     enum err run(const struct health_env *env, struct health_result *out);

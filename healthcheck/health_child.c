@@ -35,11 +35,14 @@
 #define CHILD_WATCH_S 0.25
 #define CHILD_LOOKS 5
 
-/* A session of its own, so that signals for the terminal's group do not meet it;
+/* The child's end of the pipe, all else closed: whoever reads our output waits for
+ * its last writer, and a child may have to be abandoned.
+ *
+ * A session of its own, so that signals for the terminal's group do not meet it;
  * nothing open but the pipe; and it ends with its parent. That may have ended
  * before the kernel was asked for this, which a look at the parent's number
  * afterwards finds out. */
-int health_child_isolate(int pipe_fd, pid_t parent)
+static int isolate(int pipe_fd, pid_t parent)
 {
     int null = open("/dev/null", O_RDWR);
     setsid();
@@ -51,6 +54,29 @@ int health_child_isolate(int pipe_fd, pid_t parent)
     if (getppid() != parent)
         _exit(1);
     return fd;
+}
+
+pid_t health_child_start(int *fd)
+{
+    int pipe_fd[2];
+    pid_t parent = getpid();
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        *fd = isolate(pipe_fd[1], parent);
+        return 0;
+    }
+    close(pipe_fd[1]);
+    *fd = pipe_fd[0];
+    if (pid < 0)
+        close(pipe_fd[0]);
+    return pid;
+}
+
+_Noreturn void health_child_end(int fd, const void *result, size_t bytes)
+{
+    _exit(write(fd, result, bytes) == (ssize_t)bytes ? 0 : 1);
 }
 
 bool health_child_computes(pid_t pid)

@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* In the child: whoever reads our output waits for its last writer, and a child
- * may have to be abandoned, so it keeps no descriptor but its pipe, whose
- * number is returned. The process ends if its parent does, or already has. */
-int health_child_isolate(int pipe_fd, pid_t parent);
+/* fork() with a pipe, of which *fd is the end to read from; -1: errno says why not.
+ * In the child, 0, it is the one to write to, and nothing else is open; the child
+ * ends if its parent does, or already has. */
+pid_t health_child_start(int *fd);
+/* The child's end, with the bytes of its result. */
+_Noreturn void health_child_end(int fd, const void *result, size_t bytes);
 
 /* Whether any thread of the process runs, wants to run, or was stopped by
  * somebody: then a missed deadline does not mean that it hangs. */

@@ -127,29 +127,23 @@ static bool fs_is_roots(const struct fs_place *place, const char *path,
 static bool fs_ask_is_roots(const struct fs_place *place, const char *path,
                             bool inodes, const struct statvfs *status)
 {
-    pid_t parent = getpid();
     bool answer = false;
-    int pipe_fd[2];
+    int fd;
     size_t bytes;
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
+    pid_t pid = health_child_start(&fd);
+    if (pid < 0)
         return false;
-    pid_t pid = fork();
     if (pid == 0) {
-        int fd = health_child_isolate(pipe_fd[1], parent);
         answer = fs_is_roots(place, path, inodes, status);
-        ssize_t wrote = write(fd, &answer, sizeof answer);
-        _exit(wrote == (ssize_t)sizeof answer ? 0 : 1);
+        health_child_end(fd, &answer, sizeof answer);
     }
-    close(pipe_fd[1]);
-    if (pid > 0) {
-        if (!health_child_wait(pipe_fd[0], clock_now() + FS_ASK_S, &answer,
-                               sizeof answer, &bytes) ||
-            bytes != sizeof answer)
-            answer = false;
-        kill(pid, SIGKILL);
-        health_child_reap(pid);
-    }
-    close(pipe_fd[0]);
+    if (!health_child_wait(fd, clock_now() + FS_ASK_S, &answer, sizeof answer,
+                           &bytes) ||
+        bytes != sizeof answer)
+        answer = false;
+    kill(pid, SIGKILL);
+    health_child_reap(pid);
+    close(fd);
     return answer;
 }
 

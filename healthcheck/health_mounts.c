@@ -85,34 +85,28 @@ enum err health_mounts_check_list(const char *list)
 /* --- whether it answers --- */
 
 /* What user this is may have no right to write there, which says nothing. */
-static _Noreturn void place_look(const char *path, int pipe_fd, pid_t parent)
+static struct mounts_answer place_look(const char *path)
 {
     struct statvfs status;
     struct mounts_answer answer = { 0 };
-    int fd = health_child_isolate(pipe_fd, parent);
     if (statvfs(path, &status) != 0)
         answer.error = errno;
     else
         answer.read_only = (status.f_flag & ST_RDONLY) != 0 ||
                            (access(path, W_OK) != 0 && errno == EROFS);
-    ssize_t wrote = write(fd, &answer, sizeof answer);
-    _exit(wrote == (ssize_t)sizeof answer ? 0 : 1);
+    return answer;
 }
 
 static enum err place_ask(const struct health_env *env,
                           struct mounts_place *place)
 {
     char path[FSIO_PATH_MAX];
-    int pipe_fd[2];
-    pid_t parent = getpid();
     TRY(fsio_path(path, "%s%s", env->root, place->path));
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
-        return err_errno("pipe");
-    place->pid = fork();
-    if (place->pid == 0)
-        place_look(path, pipe_fd[1], parent);
-    close(pipe_fd[1]);
-    place->pipe_fd = pipe_fd[0];
+    place->pid = health_child_start(&place->pipe_fd);
+    if (place->pid == 0) {
+        const struct mounts_answer answer = place_look(path);
+        health_child_end(place->pipe_fd, &answer, sizeof answer);
+    }
     return place->pid < 0 ? err_errno("fork") : ERR_OK;
 }
 

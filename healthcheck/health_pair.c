@@ -362,10 +362,7 @@ enum err health_pair_run(struct comm *comm,
     pairs_sizes(pairs, options, bytes_max);
     TRY_OUT(pairs_play(pairs, &bench));
     pairs->dur_s = clock_now() - start;
-    *out = pairs;
-    pairs = NULL;
 out:
     health_pair_bench_destroy(&bench);
-    health_pair_destroy(pairs);
-    return rc;
+    return new_or_none(rc, pairs, out, health_pair_destroy);
 }

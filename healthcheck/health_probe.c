@@ -37,7 +37,7 @@
 /* --- processes --- */
 
 struct member {
-    pid_t pid; /* 0: not there */
+    pid_t pid; /* -1: not there */
     int fd;
 };
 
@@ -59,23 +59,13 @@ static struct member member_start(const struct health_probe *probe, int gpu,
     struct health_measure found = {
         .gpu = gpu, .sm_mhz = -1, .celsius = -1, .watts = -1
     };
-    int pipe_fd[2];
-    pid_t parent = getpid();
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
-        return member;
-    pid_t pid = fork();
-    if (pid == 0) {
-        int fd = health_child_isolate(pipe_fd[1], parent);
+    member.pid = health_child_start(&member.fd);
+    if (member.pid == 0) {
         enum err rc = run(probe, gpu, &found);
         if (rc != ERR_OK)
             measure_error(rc, &found);
-        _exit(write(fd, &found, sizeof found) == sizeof found ? 0 : 1);
+        health_child_end(member.fd, &found, sizeof found);
     }
-    close(pipe_fd[1]);
-    if (pid < 0)
-        close(pipe_fd[0]);
-    else
-        member = (struct member){ .pid = pid, .fd = pipe_fd[0] };
     return member;
 }
 
@@ -86,7 +76,7 @@ static bool member_end(struct member *member, int gpu, double deadline,
     size_t bytes = 0;
     bool late = false;
     *out = (struct health_measure){ .gpu = gpu };
-    if (member->pid == 0) {
+    if (member->pid < 0) {
         health_say(out, HEALTH_UNKNOWN, "NO_FORK", "no process could start");
         return true;
     }

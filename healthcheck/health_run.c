@@ -219,17 +219,14 @@ static bool hang_injected(const struct health_env *env,
 }
 
 _Noreturn static void child_main(const struct health_check *check,
-                                 const struct health_env *env, pid_t parent,
-                                 int pipe_fd)
+                                 const struct health_env *env, int fd)
 {
     struct health_result result = { .state = HEALTH_OK };
-    int fd = health_child_isolate(pipe_fd, parent);
     while (hang_injected(env, check))
         pause();
     if (check->run(env, &result) != ERR_OK)
         health_say(&result, HEALTH_UNKNOWN, "CHECK_FAILED", "%s", err_text());
-    ssize_t wrote = write(fd, &result, sizeof result);
-    _exit(wrote == (ssize_t)sizeof result ? 0 : 1);
+    health_child_end(fd, &result, sizeof result);
 }
 
 static void child_late(const struct health_check *check, pid_t pid, bool cut,
@@ -275,23 +272,18 @@ static void run_once(const struct health_check *check,
                      double end_s, struct health_result *out)
 {
     struct health_result result;
-    int pipe_fd[2];
+    int fd;
     size_t bytes;
-    pid_t parent = getpid();
     double start = clock_now();
     double deadline = fmin(start + timeout_s, end_s);
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
-        health_say(out, HEALTH_UNKNOWN, "NO_PIPE", "%s", strerror(errno));
-        return;
-    }
-    pid_t pid = fork();
+    pid_t pid = health_child_start(&fd);
     if (pid == 0)
-        child_main(check, env, parent, pipe_fd[1]);
-    close(pipe_fd[1]);
+        child_main(check, env, fd);
     if (pid < 0) {
         health_say(out, HEALTH_UNKNOWN, "NO_FORK", "%s", strerror(errno));
-    } else if (!health_child_wait(pipe_fd[0], deadline, &result, sizeof result,
-                                  &bytes)) {
+        return;
+    }
+    if (!health_child_wait(fd, deadline, &result, sizeof result, &bytes)) {
         child_late(check, pid, end_s < start + timeout_s, out);
         if (strncmp(out->code, "HANG_", 5) == 0) {
             out->value = clock_now() - start;
@@ -303,7 +295,7 @@ static void run_once(const struct health_check *check,
     } else {
         child_crashed(health_child_reap(pid), out);
     }
-    close(pipe_fd[0]);
+    close(fd);
 }
 
 /* --- all --- */

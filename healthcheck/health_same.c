@@ -252,11 +252,8 @@ enum err health_same_run(struct comm *comm, const struct health_versions *own,
         row->clock_ms += SAME_AHEAD_MS;
     TRY_OUT(comm_gather_rows(comm, same->rows, sizeof *same->rows));
     TRY_OUT(comm_agree(comm, same_judge(same, size, skew_max_ms)));
-    *out = same;
-    same = NULL;
 out:
-    health_same_destroy(same);
-    return rc;
+    return new_or_none(rc, same, out, health_same_destroy);
 }
 
 enum health_state health_same_state(const struct health_same *same)

@@ -7,13 +7,13 @@
 #include "healthcheck/health_versions.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
+#include "healthcheck/health_sys.h"
 #include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
@@ -77,12 +77,9 @@ static void find_driver(const struct health_env *env, char *out)
  * equal are told once. */
 static void find_firmware(const struct health_env *env, char *out)
 {
-    char pattern[FSIO_PATH_MAX], before[HEALTH_VERSION_BYTES] = "";
-    glob_t found = { 0 };
-    if (fsio_path(pattern, "%s/sys/class/infiniband/*/fw_ver", env->root) !=
-            ERR_OK ||
-        glob(pattern, 0, NULL, &found) != 0)
-        return;
+    char before[HEALTH_VERSION_BYTES] = "";
+    glob_t found;
+    health_sys_find(env->root, "/sys/class/infiniband/*/fw_ver", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *text;
         const char *now = line_of("", found.gl_pathv[i], "", &text);
