@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_io.h"
 #include "checkpoint/files/ckpt_passage.h"
@@ -137,7 +136,8 @@ static enum err check_frame(struct ckpt_read *reader, int number)
     return ERR_OK;
 }
 
-enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
+/* Opens the shard, if it is not, and checks size and frame, once. */
+static enum err use_shard(struct ckpt_read *reader, int shard)
 {
     assert(shard >= 0 && shard < reader->manifest->shard_count);
     const struct ckpt_shard *wanted = &reader->manifest->shards[shard];
@@ -351,7 +351,7 @@ enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
     int64_t from = begin * size;
     int64_t to = end * size;
     assert(0 <= from && from <= to && to <= extent->bytes);
-    TRY(ckpt_read_shard(reader, shard));
+    TRY(use_shard(reader, shard));
     if (from == to)
         return ERR_OK;
     struct block block = block_at(opened, (int)(extent - opened->extents),
@@ -383,7 +383,7 @@ enum err ckpt_read_all(struct ckpt_read *reader, int shard,
 {
     const struct ckpt_manifest *manifest = reader->manifest;
     const struct ckpt_shard *all = &manifest->shards[shard];
-    enum err rc = ckpt_read_shard(reader, shard);
+    enum err rc = use_shard(reader, shard);
     /* Without a good frame and size no payload can be told from others. */
     if (rc != ERR_OK)
         return tell(rc, damage, arg);

@@ -19,9 +19,6 @@ enum err ckpt_read_create(const char *checkpoint_dir,
                           struct ckpt_read **out);
 void ckpt_read_destroy(struct ckpt_read *reader);
 
-/* Open shard number `shard` (if it isn't) and check size and frame, once. */
-enum err ckpt_read_shard(struct ckpt_read *reader, int shard);
-
 /* Stream elements [begin, end) of this extent of the shard, counted from 0 in stored order, to
  * the sink; every block touched is read whole and checked. sink NULL: only
  * check. Damage is ERR_CHECKPOINT. */

@@ -12,10 +12,8 @@
  * has been asked waits for the verdict before it asks itself. */
 #include "src/comm/comm_impl.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "src/base/clean.h"
 #include "src/base/clock.h"

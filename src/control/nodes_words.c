@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "src/base/array.h"
-#include "src/base/new.h"
 
 enum form {
     FLAG,  /* a list of nodes: they have it */

@@ -163,6 +163,17 @@ static void add_data(struct plan_figures *f)
         f->data_tokens += (double)dataset_tokens(data->sets[i]);
 }
 
+static struct unit_rates rates_of(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    return (struct unit_rates){
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
+        .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
+    };
+}
+
 static void add_steps(struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
@@ -173,11 +184,7 @@ static void add_steps(struct plan_figures *f)
             f->train_s = f->tokens / f->tokens_per_s;
         return;
     }
-    struct unit_rates rates = {
-        .samples_per_step = s->train.global_batch,
-        .tokens_per_step = s->train.global_batch * s->data.seq_len,
-        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
-    };
+    struct unit_rates rates = rates_of(f);
     double tokens_per_step = (double)rates.tokens_per_step;
     assert(tokens_per_step > 0);
     if (f->tokens_per_s > 0)
@@ -225,12 +232,7 @@ static void add_disk(struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
     struct duration interval = s->checkpoint.interval;
-    struct unit_rates rates = {
-        .samples_per_step = s->train.global_batch,
-        .tokens_per_step = s->train.global_batch * s->data.seq_len,
-        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
-        .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
-    };
+    struct unit_rates rates = rates_of(f);
     int64_t every = 0;
     f->checkpoint_bytes = STATE_BYTES * (double)f->saved;
     if (s->checkpoint.keep > 0)

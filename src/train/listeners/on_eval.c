@@ -8,7 +8,6 @@
  * result for any set. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"

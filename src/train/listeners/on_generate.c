@@ -10,9 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"

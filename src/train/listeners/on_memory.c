@@ -9,7 +9,6 @@
  *   memory/device          in use on the GPU that has most, by whomever */
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "src/base/clean.h"
 #include "src/base/log.h"
