@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/infer/infer_impl.h"
 #include "src/model/model_config.h"
@@ -253,7 +254,7 @@ void infer_destroy(struct infer *infer)
     const struct kernel_memory *memory = infer->kernels->memory;
     if (infer->tensors.base != NULL)
         (void)memory->wait(infer->ctx.stream);
-    memory->tensors_destroy(&infer->weights);
+    infer_hold_drop(infer);
     memory->tensors_destroy(&infer->widened);
     memory->host_destroy(&infer->host_memory);
     memory->tensors_destroy(&infer->tensors);
@@ -283,6 +284,23 @@ enum err infer_plan(const struct model_config *config,
 out:
     infer_destroy(infer);
     return rc;
+}
+
+enum err infer_backend_find(enum infer_backend backend, int local_rank,
+                            const struct kernels **out, void **stream)
+{
+    TRY(kernels_find(infer_backend_names[backend], "auto", out));
+    TRY((*out)->memory->use(local_rank));
+    return (*out)->memory->stream_create(false, stream);
+}
+
+size_t infer_available(const struct kernels *kernels)
+{
+    const struct kernel_memory *memory = kernels->memory;
+    size_t device = memory->available != NULL ? memory->available() : 0;
+    if (!memory->device)
+        return memory_available("");
+    return device > 0 ? device : SIZE_MAX;
 }
 
 /* --- slots --- */

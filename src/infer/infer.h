@@ -40,6 +40,26 @@ enum infer_weights {
 static const char *const infer_weights_names[] = { "fp32", "bf16", "int8",
                                                    NULL };
 
+/* Memory of the host that engines of one model share for what they hold: of the
+ * `held` bytes that infer_plan() says, zeroed, at a multiple of 64. infer_hold() fills
+ * the blocks part, part + parts, ... of it, and forward wants all of them. */
+struct infer_room {
+    void *memory;
+    int part, parts;
+};
+
+/* What computes. */
+enum infer_backend { INFER_CPU, INFER_CUDA };
+static const char *const infer_backend_names[] = { "cpu", "cuda", NULL };
+
+/* The table, and a stream of it on the device of this place among a node's ranks,
+ * which the calling thread uses from then on. ERR_UNSUPPORTED: there is none. */
+enum err infer_backend_find(enum infer_backend backend, int local_rank,
+                            const struct kernels **out, void **stream);
+
+/* Bytes that are left on the machine, or the device; SIZE_MAX: not known. */
+size_t infer_available(const struct kernels *kernels);
+
 struct infer_options {
     int threads;
     int64_t sequences; /* slots */
@@ -54,6 +74,7 @@ struct infer_options {
     void *stream;                       /* as in model_options */
     enum dtype dtype; /* of what an access lends: DTYPE_F32 or DTYPE_BF16; it is
                           computed in fp32 */
+    const struct infer_room *room; /* lent; NULL: what is held is its own */
 };
 
 /* params and kernels are borrowed. ERR_MEMORY names what is missing. */

@@ -111,6 +111,22 @@ static enum err hold_block(struct infer *infer, const struct infer_held *held,
     return infer_leave(infer, block, 1);
 }
 
+static enum err hold_all(struct infer *infer, const struct infer_held *held,
+                         size_t bytes)
+{
+    const struct infer_room *room = infer->options.room;
+    const struct infer_room own = { NULL, 0, 1 };
+    if (room != NULL)
+        infer->weights = (struct arena){ room->memory, bytes, bytes };
+    else
+        TRY(infer->kernels->memory->tensors_create(bytes, &infer->weights));
+    if (room == NULL)
+        room = &own;
+    for (int b = room->part; b < infer->params->block_count; b += room->parts)
+        TRY(hold_block(infer, held, b));
+    return infer->kernels->memory->wait(infer->ctx.stream);
+}
+
 enum err infer_hold(struct infer *infer, const struct param_access *access,
                     enum infer_weights weights)
 {
@@ -123,13 +139,16 @@ enum err infer_hold(struct infer *infer, const struct param_access *access,
     infer->access = access;
     TRY(new_zeroed(&held, (size_t)infer->params->block_count * PARAM_ROLES));
     infer_hold_layout(infer, weights, held, &plan);
-    TRY_OUT(memory->tensors_create(plan.used, &infer->weights));
-    for (int b = 0; b < infer->params->block_count; b++)
-        TRY_OUT(hold_block(infer, held, b));
-    TRY_OUT(memory->wait(infer->ctx.stream));
-out:
+    rc = hold_all(infer, held, plan.used);
     if (rc != ERR_OK)
-        memory->tensors_destroy(&infer->weights);
+        infer_hold_drop(infer);
     memory->tensors_destroy(&infer->widened);
     return new_or_none(rc, held, &infer->held, free);
+}
+
+void infer_hold_drop(struct infer *infer)
+{
+    if (infer->options.room == NULL)
+        infer->kernels->memory->tensors_destroy(&infer->weights);
+    infer->weights = (struct arena){ 0 };
 }

@@ -87,6 +87,9 @@ int64_t infer_logit_rows(const struct infer *infer);
 void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
                        struct infer_held *held, struct arena *arena);
 
+/* What infer_hold() has taken; after a failure, too. */
+void infer_hold_drop(struct infer *infer);
+
 /* Gathers blocks [first, first + count) unless weights are held; `leave`
  * releases them. Nothing is asked of a block that has none. What was lent in bf16
  * is widened to fp32 from element `at` of a buffer on, what trains of a block
