@@ -87,9 +87,10 @@ struct buffers {
     float *values, *fp32;
 };
 
-static enum err open_buffers(const struct frozen *frozen, struct buffers *out)
+static enum err open_buffers(const struct frozen_place *place,
+                             struct buffers *out)
 {
-    const struct kernel_memory *memory = frozen->kernels->memory;
+    const struct kernel_memory *memory = place->kernels->memory;
     size_t bytes = (size_t)FILL_ELEMENTS * sizeof(float);
     TRY(memory->host_create(bytes, &out->host));
     TRY(memory->tensors_create(bytes, &out->tensors));
@@ -99,46 +100,67 @@ static enum err open_buffers(const struct frozen *frozen, struct buffers *out)
 }
 
 /* `count` values to where they belong. */
-static enum err put(const struct frozen *frozen, const struct buffers *buffers,
-                    int64_t at, int64_t count)
+static enum err put(const struct frozen_place *place,
+                    const struct buffers *buffers, int64_t count, void *to)
 {
-    const struct kernel_memory *memory = frozen->kernels->memory;
+    const struct kernel_memory *memory = place->kernels->memory;
     size_t bytes = (size_t)count * sizeof(float);
-    void *stream = frozen->ctx->stream;
-    void *to = frozen->weights + (size_t)at * dtype_bytes(frozen->dtype);
-    if (frozen->dtype == DTYPE_F32)
+    void *stream = place->ctx->stream;
+    if (place->dtype == DTYPE_F32)
         return memory->upload(stream, bytes, buffers->values, to);
     TRY(memory->upload(stream, bytes, buffers->values, buffers->fp32));
-    return frozen->kernels->convert(frozen->ctx, count, DTYPE_F32,
-                                    buffers->fp32, frozen->dtype, to);
+    return place->kernels->convert(place->ctx, count, DTYPE_F32, buffers->fp32,
+                                   place->dtype, to);
+}
+
+static enum err values_of(const struct params *params, uint64_t seed,
+                          const struct replica_source *source, int64_t begin,
+                          int64_t end, float *out)
+{
+    if (source == NULL || !source->whole)
+        params_init(params, seed, begin, end, out);
+    return source != NULL ? source->fill(source->arg, params, begin, end, out)
+                          : ERR_OK;
+}
+
+enum err frozen_fill_interval(const struct frozen_place *place, uint64_t seed,
+                              const struct replica_source *source,
+                              int64_t begin, int64_t end, void *to)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = place->kernels->memory;
+    struct buffers buffers = { .values = NULL };
+    char *out = to;
+    if (!memory->device && place->dtype == DTYPE_F32)
+        return values_of(place->params, seed, source, begin, end, to);
+    TRY_OUT(open_buffers(place, &buffers));
+    for (int64_t at = begin; at < end; at += FILL_ELEMENTS) {
+        int64_t next = end - at < FILL_ELEMENTS ? end : at + FILL_ELEMENTS;
+        TRY_OUT(
+            values_of(place->params, seed, source, at, next, buffers.values));
+        TRY_OUT(put(place, &buffers, next - at, out));
+        TRY_OUT(memory->wait(place->ctx->stream));
+        out += (size_t)(next - at) * dtype_bytes(place->dtype);
+    }
+out:
+    memory->host_destroy(&buffers.host);
+    memory->tensors_destroy(&buffers.tensors);
+    return rc;
 }
 
 /* This rank's interval; may fail on one rank alone. */
 static enum err fill_own(struct frozen *frozen, uint64_t seed,
                          const struct replica_source *source)
 {
-    enum err rc = ERR_OK;
-    const struct kernel_memory *memory = frozen->kernels->memory;
     struct comm *comm = comm_tensors_comm(frozen->tensors);
+    int rank = comm_rank(comm), ranks = comm_size(comm);
     int64_t all = frozen->params->elements;
-    int64_t end = shard_begin(all, comm_rank(comm) + 1, comm_size(comm));
-    struct buffers buffers = { .values = NULL };
-    TRY_OUT(open_buffers(frozen, &buffers));
-    for (int64_t at = shard_begin(all, comm_rank(comm), comm_size(comm));
-         at < end; at += FILL_ELEMENTS) {
-        int64_t next = end - at < FILL_ELEMENTS ? end : at + FILL_ELEMENTS;
-        if (source == NULL || !source->whole)
-            params_init(frozen->params, seed, at, next, buffers.values);
-        if (source != NULL)
-            TRY_OUT(source->fill(source->arg, frozen->params, at, next,
-                                 buffers.values));
-        TRY_OUT(put(frozen, &buffers, at, next - at));
-        TRY_OUT(memory->wait(frozen->ctx->stream));
-    }
-out:
-    memory->host_destroy(&buffers.host);
-    memory->tensors_destroy(&buffers.tensors);
-    return rc;
+    int64_t begin = shard_begin(all, rank, ranks);
+    const struct frozen_place place = { frozen->kernels, frozen->ctx,
+                                        frozen->params, frozen->dtype };
+    return frozen_fill_interval(
+        &place, seed, source, begin, shard_begin(all, rank + 1, ranks),
+        frozen->weights + (size_t)begin * dtype_bytes(frozen->dtype));
 }
 
 enum err frozen_fill(struct frozen *frozen, uint64_t seed,

@@ -25,6 +25,19 @@ struct replica_source {
     bool whole; /* it leaves nothing, so that no fresh values are made */
 };
 
+/* Where values go; all is lent. */
+struct frozen_place {
+    const struct kernels *kernels;
+    const struct kernel_ctx *ctx;
+    const struct params *params;
+    enum dtype dtype; /* they are rounded to */
+};
+/* Elements [begin, end) of the flat space, fresh ones and over them what the source
+ * has (NULL: nothing), to tensors. For one rank alone. */
+enum err frozen_fill_interval(const struct frozen_place *place, uint64_t seed,
+                              const struct replica_source *source,
+                              int64_t begin, int64_t end, void *to);
+
 struct frozen;
 
 /* params: of those that are frozen. All is borrowed. Collective; fails on all
