@@ -72,6 +72,47 @@ score() { # NAME [COMMAND...] -- OPTION...: $1.json and $1.lines
     done
 }
 
+@test "the same bytes wherever the weights lie: a copy on the node, or parts on ranks" {
+    score ref --
+    for way in node ranks; do
+        for ranks in 2 4; do
+            score "$way$ranks" "$MPIRUN" $ranks -- --spread $way
+            cmp ref.json $way$ranks.json
+            cmp ref.lines $way$ranks.lines
+        done
+        "$MPIRUN" 3 "$EVAL" run --gauntlet gauntlet.conf --limit 5 --spread $way \
+            --examples $way.lines >$way.table 2>$way.log
+    done
+    grep -q "weights are there once a node, " node2.log node.log
+    grep -q "weights are spread over 4 ranks, .* on each with the blocks at work" ranks4.log
+    cmp node.lines ranks.lines
+    for n in 1 2; do
+        "$MPIRUN" $n "$EVAL" run --task multiple_choice:mc.jsonl --weights int8 --spread node \
+            --examples int8-$n.lines >table
+    done
+    cmp int8-1.lines int8-2.lines
+    run "$MPIRUN" 2 "$EVAL" run --task multiple_choice:mc.jsonl --weights int8 --spread ranks
+    [ "$status" -eq 64 ] && [[ "$output" == *"spread over ranks are fp32"* ]]
+}
+
+@test "a rank that is killed ends the others, which name it" {
+    local i pid
+    for ((i = 0; i < 20000; i++)); do
+        echo "{\"context\": \"say $i\", \"answer\": \"eeeeeeeeeeeeeeee\"}"
+    done >many.jsonl
+    "$MPIRUN" 3 --enable-recovery "$EVAL" run --spread ranks \
+        --task generation_task_with_answers:many.jsonl >killed.out 2>killed.log 3>&- &
+    pid=$!
+    wait_for 300 grep -q "weights are spread over 3 ranks" killed.log
+    for i in $(descendants "$pid"); do
+        tr '\0' '\n' <"/proc/$i/environ" | grep -qx OMPI_COMM_WORLD_RANK=1 && kill -9 "$i"
+    done
+    wait "$pid" || true
+    grep -q "^tessera-eval: no answer .* from rank 1 (" killed.log
+    run ! grep "rank [02] (" killed.log
+    [ ! -s killed.out ]
+}
+
 # Two ranks with the task files of $DIR/rank0 and $DIR/rank1.
 apart() { # CODE TEXT COMMAND...: fails on account of the data
     local code=$1 text=$2

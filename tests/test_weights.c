@@ -148,10 +148,6 @@ static void test_damage(struct place *place)
     fails(weights_fill(weights, place->params, NULL, 0, place->params->elements,
                        values),
           ERR_CHECKPOINT, "shard-00000-of-00001.h5", "read: names the shard");
-    struct weights_resident *resident = NULL;
-    fails(weights_resident_create(weights, place->params, DTYPE_F32, 2,
-                                  &resident),
-          ERR_CHECKPOINT, "shard-00000-of-00001.h5", "in memory: likewise");
     weights_close(weights);
     weights = NULL;
     tap_ok(truncate(file, status.st_size / 2) == 0, "it is cut off");

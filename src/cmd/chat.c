@@ -160,8 +160,8 @@ static const struct options_command commands[] = {
     { .operands = "MODEL",
       .rows = generate_args_rows,
       .choice = "system max-tokens greedy temperature top-k top-p min-p "
-                "repetition-penalty seed stop weights context threads "
-                "tokenizer chat-template",
+                "repetition-penalty seed stop weights backend context "
+                "threads tokenizer chat-template",
       .operands_min = 1,
       .operands_max = 1 }
 };

@@ -8,7 +8,8 @@
 #include "src/eval/eval_options.h"
 #include "src/base/exit_code.h"
 
-#define TIMEOUT_S 86400.0 /* ranks may end at different times */
+#define TIMEOUT_S 86400.0 /* ranks may end at different times, ... */
+#define LOST_S 20.0       /* ... but live until then */
 
 /* Options were read before, by each rank alone: a mistake in them is told by all, as
  * nobody could say yet who is first.
@@ -19,6 +20,7 @@ static int run(int argc, char **argv, const struct eval_options *options)
     enum err rc = ERR_OK;
     struct comm *comm = NULL;
     TRY_OUT(comm_create("auto", &argc, &argv, TIMEOUT_S, &comm));
+    TRY_OUT(comm_beat_start(comm, LOST_S));
     int rank = comm_rank(comm);
     log_init("eval", comm_size(comm) > 1 ? rank : -1,
              rank == 0 ? LOG_INFO : LOG_ERROR);

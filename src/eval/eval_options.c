@@ -31,6 +31,11 @@ static const struct options_row rows[] = {
                  "examples that are computed together (8)"),
     OPTION_CHOICE(struct eval_options, weights, "weights", infer_weights_names,
                   "as what they are computed with (fp32)"),
+    OPTION_CHOICE(struct eval_options, spread, "spread", spread_way_names,
+                  "weights once a node, or a part on each rank (auto: node "
+                  "if it has room)"),
+    OPTION_CHOICE(struct eval_options, backend, "backend", infer_backend_names,
+                  "what computes (cpu)"),
     OPTION_WHOLE(struct eval_options, threads, "threads", "N", 1, SHARE_MAX,
                  "(as many as processors)"),
     OPTION_WHOLE(struct eval_options, max_seq_len, "max-seq-len", "N", 2,

@@ -8,6 +8,7 @@
 #include "src/comm/comm.h"
 #include "src/eval/icl_task.h"
 #include "src/infer/infer.h"
+#include "src/parallel/spread.h"
 
 #define EVAL_TASKS_MAX 256
 #define EVAL_DATASETS_MAX 64
@@ -25,6 +26,8 @@ struct eval_options {
     const char *out;       /* file of the JSON; NULL: none */
     bool json, dry_run;
     enum infer_weights weights;
+    enum infer_backend backend;
+    enum spread_way spread;
     int threads; /* 0: as many as processors */
     int64_t limit, batch;
     int64_t max_seq_len; /* 0: the model's */

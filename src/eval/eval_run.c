@@ -8,39 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
-#include "src/base/clock.h"
 #include "src/base/err.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/comm/comm.h"
-#include "src/eval/eval_options.h"
+#include "src/eval/eval_model.h"
 #include "src/eval/eval_report.h"
 #include "src/eval/gauntlet.h"
 #include "src/eval/icl_score.h"
-#include "src/formats/weights.h"
-#include "src/model/params.h"
-#include "src/text/tokenizer/tokenizer.h"
-
-/* Tokens that are computed at a time. */
-#define ROWS 512
-
-struct eval_model {
-    struct weights *weights;
-    const struct weights_about *about; /* lent by weights */
-    struct tokenizer *tokenizer;       /* NULL: the model has none */
-    int64_t max_seq_len;
-    int threads;
-    /* from model_load() on */
-    const struct kernels *kernels;
-    struct params *params;
-    struct weights_resident *resident;
-    /* from model_start() on */
-    struct infer *infer;
-    struct icl_model icl;
-};
+#include "src/eval/perplexity.h"
 
 struct eval {
     const struct eval_options *options;
@@ -54,129 +32,6 @@ struct eval {
     FILE *nowhere;               /* examples of others */
     struct perplexity perplexities[EVAL_DATASETS_MAX];
 };
-
-/* --- the model: its tokenizer, by which all prompts are made and judged, the
- * weights in fp32, which perplexity needs, and the engine with a copy of them in
- * its own form; in three steps, since each costs more than the one before and may
- * be the last --- */
-
-/* Programs that hide padding from attention hide it there, too. */
-static enum err warn_of_padding(const struct eval_model *model)
-{
-    enum err rc = ERR_OK;
-    int32_t pad = model->about->pad;
-    struct token_list list = { 0 };
-    struct tokenizer_encoder *encoder = NULL;
-    TRY_OUT(tokenizer_encoder_create(model->tokenizer, &encoder));
-    TRY_OUT(tokenizer_encode(encoder, (const uint8_t *)"", 0,
-                             TOKENIZER_TEMPLATE, &list));
-    if (pad >= 0 && list.count > 0 && list.token[0] == pad)
-        log_warn("%s: token %d begins every prompt and is the one for padding, "
-                 "too: LLM Foundry hides it from attention, so its scores "
-                 "differ from these",
-                 model->about->path, pad);
-out:
-    free(list.token);
-    tokenizer_encoder_destroy(encoder);
-    return rc;
-}
-
-static enum err model_tokenizer(const struct eval_options *options,
-                                struct comm *comm, struct eval_model *model)
-{
-    TRY(weights_tokenizer_create(model->about, options->tokenizer,
-                                 &model->tokenizer));
-    bool needed = options->task_count > 0 || options->gauntlet != NULL;
-    if (model->tokenizer == NULL && needed)
-        return err_set(ERR_USAGE,
-                       "%s: there is no tokenizer with the model: give its "
-                       "tokenizer.json with --tokenizer FILE, or --tokenizer "
-                       "bytes",
-                       model->about->path);
-    return needed && comm_rank(comm) == 0 ? warn_of_padding(model) : ERR_OK;
-}
-
-static enum err model_open(const struct eval_options *options,
-                           struct comm *comm, struct eval_model *model)
-{
-    TRY(weights_open(options->model, &model->weights));
-    model->about = weights_about(model->weights);
-    const struct model_config *config = &model->about->config;
-    model->max_seq_len =
-        options->max_seq_len > 0 ? options->max_seq_len : config->max_seq_len;
-    if (model->max_seq_len > config->max_seq_len &&
-        config->positions == POSITIONS_LEARNED)
-        return err_set(ERR_USAGE,
-                       "--max-seq-len is %lld, and the model has %lld "
-                       "positions",
-                       (long long)model->max_seq_len,
-                       (long long)config->max_seq_len);
-    model->threads = options->threads > 0
-                         ? options->threads
-                         : kernels_threads_default(comm_local_size(comm));
-    return model_tokenizer(options, comm, model);
-}
-
-static enum err model_load(struct eval_model *model)
-{
-    double begin = clock_now();
-    assert(model->params == NULL);
-    TRY(kernels_find("cpu", "auto", &model->kernels));
-    TRY(params_create(&model->about->config, &model->params));
-    TRY(weights_resident_create(model->weights, model->params, DTYPE_F32,
-                                model->threads, &model->resident));
-    log_info("%s read in %.1f s", model->about->path, clock_now() - begin);
-    return ERR_OK;
-}
-
-static enum err forward(void *self, const struct infer_tokens *list, int count)
-{
-    struct eval_model *model = self;
-    return infer_forward(model->infer, NULL, list, count);
-}
-
-static void cut(void *self, int64_t slot, int64_t length)
-{
-    struct eval_model *model = self;
-    infer_cut(model->infer, slot, length);
-}
-
-static enum err model_start(struct eval_model *model,
-                            const struct eval_options *options,
-                            int64_t positions, bool alone)
-{
-    assert(positions > 0 && model->resident != NULL && model->infer == NULL);
-    const struct infer_options infer = { .threads = model->threads,
-                                         .sequences = options->batch,
-                                         .positions = positions,
-                                         .rows = ROWS };
-    TRY(infer_create(&model->about->config, model->params, model->kernels,
-                     &infer, &model->infer));
-    TRY(infer_hold(model->infer, weights_resident_access(model->resident),
-                   options->weights));
-    if (alone) {
-        weights_resident_destroy(model->resident);
-        model->resident = NULL;
-    }
-    model->icl = (struct icl_model){ .self = model,
-                                     .slots = options->batch,
-                                     .positions = positions,
-                                     .rows = INT64_MAX,
-                                     .forward = forward,
-                                     .cut = cut };
-    return ERR_OK;
-}
-
-static void model_close(struct eval_model *model)
-{
-    infer_destroy(model->infer);
-    weights_resident_destroy(model->resident);
-    params_destroy(model->params);
-    tokenizer_destroy(model->tokenizer);
-    weights_close(model->weights);
-}
-
-/* --- all of it --- */
 
 static enum err open_tasks(struct eval *eval)
 {
@@ -253,7 +108,7 @@ static enum err open_all(struct eval *eval)
     const struct eval_options *options = eval->options;
     TRY(find_datasets(options));
     TRY(open_tasks(eval));
-    TRY(model_open(options, eval->comm, &eval->model));
+    TRY(eval_model_open(options, eval->comm, &eval->model));
     const struct icl_set_options set = { eval->model.max_seq_len,
                                          options->limit };
     TRY(open_outputs(eval));
@@ -269,9 +124,6 @@ static enum err score_tasks(struct eval *eval)
     const struct eval_options *options = eval->options;
     if (eval->set == NULL)
         return ERR_OK;
-    TRY(comm_agree(eval->comm, model_start(&eval->model, options,
-                                           icl_set_positions(eval->set),
-                                           options->dataset_count == 0)));
     TRY(icl_set_score(eval->set, &eval->model.icl, eval->comm,
                       examples_file(eval)));
     if (eval->gauntlet != NULL)
@@ -286,9 +138,9 @@ static enum err measure_perplexity(struct eval *eval)
         const struct perplexity_options options = {
             .config = &model->about->config,
             .params = model->params,
-            .access = weights_resident_access(model->resident),
+            .spread = model->spread,
             .kernels = model->kernels,
-            .threads = model->threads,
+            .ctx = &model->ctx,
             .seq_len = eval->options->max_seq_len,
             .limit = eval->options->limit,
             .tokenizer = model->tokenizer,
@@ -345,7 +197,9 @@ static enum err evaluate(struct eval *eval)
     if (eval->set != NULL)
         TRY(icl_set_agree(eval->set, comm));
     if (!eval->options->dry_run) {
-        TRY(comm_agree(comm, model_load(&eval->model)));
+        TRY(eval_model_load(&eval->model, eval->set != NULL
+                                              ? icl_set_positions(eval->set)
+                                              : 0));
         TRY(score_tasks(eval));
         TRY(measure_perplexity(eval));
     }
@@ -369,7 +223,8 @@ enum err eval_run(const struct eval_options *options, struct comm *comm)
     icl_set_destroy(eval->set);
     free(eval->tasks);
     gauntlet_destroy(eval->gauntlet);
-    model_close(&eval->model);
+    if (rc != ERR_COMM) /* the ranks are not all there to close it */
+        eval_model_close(&eval->model);
     free(eval);
     return rc;
 }

@@ -31,7 +31,8 @@ struct measure {
     struct order *order;
     struct batch *batch;
     struct model *model;
-    double *losses; /* [samples] */
+    struct arena loss; /* of a sample, a tensor */
+    double *losses;    /* [samples] */
     int64_t samples, begin, end;
     int64_t counts[2]; /* tokens, bytes */
     bool decodes;      /* bytes are counted */
@@ -88,7 +89,10 @@ static enum err open_batch(struct measure *measure)
     TRY(batch_create(1, seq_len, &measure->batch));
     measure->batch->truncate = options->seq_len > 0;
     measure->batch->joined = !options->config->attn_uses_sequence_id;
-    const struct model_options model = { .threads = options->threads,
+    TRY(options->kernels->memory->tensors_create(sizeof(struct leaf_loss),
+                                                 &measure->loss));
+    const struct model_options model = { .threads = options->ctx->threads,
+                                         .stream = options->ctx->stream,
                                          .samples = 1,
                                          .seq_len = seq_len,
                                          .dtype = DTYPE_F32 };
@@ -132,6 +136,7 @@ static enum err count_bytes(struct measure *measure)
 static enum err measure_sample(struct measure *measure, int64_t sample)
 {
     const struct perplexity_options *options = measure->options;
+    const struct kernel_memory *memory = options->kernels->memory;
     struct batch *batch = measure->batch;
     struct leaf_loss loss;
     bool documents = options->config->attn_uses_sequence_id;
@@ -144,11 +149,35 @@ static enum err measure_sample(struct measure *measure, int64_t sample)
         .labels = batch->labels,
         .sequence_ids = documents ? batch->sequence_ids : NULL,
     };
-    TRY(model_eval_leaf(measure->model, options->access, &leaf, &loss));
+    TRY(model_eval_leaf(measure->model, spread_access(options->spread), &leaf,
+                        (void *)measure->loss.base));
+    TRY(memory->download(options->ctx->stream, sizeof loss, measure->loss.base,
+                         &loss));
+    TRY(memory->wait(options->ctx->stream));
     assert(batch->loss_tokens >= 0 && batch->loss_tokens <= batch->seq_len);
     measure->losses[sample] = loss.cross_entropy;
     measure->counts[0] += batch->loss_tokens;
     return count_bytes(measure);
+}
+
+/* Where ranks walk together, one with a sample less, or that has failed, goes along. */
+static enum err measure_own(struct measure *measure)
+{
+    struct spread *spread = measure->options->spread;
+    struct err_kept kept = { ERR_OK, "" };
+    int64_t ranks = comm_size(measure->comm);
+    int64_t count = spread_together(spread)
+                        ? (measure->samples + ranks - 1) / ranks
+                        : measure->end - measure->begin;
+    for (int64_t s = measure->begin; s < measure->begin + count; s++) {
+        spread_begin(spread);
+        if (s < measure->end && kept.code == ERR_OK)
+            err_keep(&kept, measure_sample(measure, s));
+        if (kept.code == ERR_COMM)
+            break;
+        TRY(spread_end(spread));
+    }
+    return err_again(&kept);
 }
 
 static enum err gather(struct measure *measure)
@@ -192,14 +221,15 @@ enum err perplexity_measure(const char *path,
     struct measure measure = { .options = options, .comm = comm };
     assert(options->limit >= 0 && options->seq_len >= 0);
     TRY_OUT(comm_agree(comm, open_all(&measure, path)));
-    for (int64_t s = measure.begin; s < measure.end && rc == ERR_OK; s++)
-        rc = measure_sample(&measure, s);
-    TRY_OUT(comm_agree(comm, rc));
+    rc = measure_own(&measure);
+    /* a dead rank cannot be asked */
+    TRY_OUT(rc == ERR_COMM ? rc : comm_agree(comm, rc));
     TRY_OUT(gather(&measure));
     rc = work_out(&measure, path, out);
 out:
     free(measure.losses);
     model_destroy(measure.model);
+    options->kernels->memory->tensors_destroy(&measure.loss);
     batch_destroy(measure.batch);
     order_destroy(measure.order);
     dataset_close(measure.dataset);

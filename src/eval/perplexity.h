@@ -12,15 +12,16 @@
 #include "src/comm/comm.h"
 #include "src/model/model_config.h"
 #include "src/model/params.h"
+#include "src/parallel/spread.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* All is lent. */
 struct perplexity_options {
     const struct model_config *config;
     const struct params *params;
-    const struct param_access *access; /* fp32 */
+    struct spread *spread; /* its weights */
     const struct kernels *kernels;
-    int threads;
+    const struct kernel_ctx *ctx; /* threads, stream */
     int64_t seq_len; /* samples are cut to so many tokens; 0: longer ones than
                         the model takes are an error */
     int64_t limit;   /* the first so many samples; 0: all */

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/dtype.h"
+#include "kernels/kernel_memory.h"
 #include "src/base/err.h"
 #include "src/model/model_config.h"
 #include "src/model/params.h"
@@ -140,21 +140,31 @@ void weights_name(const char *path, char name[WEIGHTS_NAME_MAX]);
  */
 enum err weights_adapter_export(struct weights *weights, const char *folder);
 
-/* All of a model's weights in this process's memory, for programs of one
- * process: generation, evaluation, comparisons. */
-struct weights_resident;
+/* A MODEL that is read by several threads. */
+struct weights_readers;
 
-/* Reads them all, which must match, with at most `threads` threads. DTYPE_F32
- * or DTYPE_BF16 (rounded to nearest even); memory of the host. `params` is
- * lent. ERR_MEMORY says how much is missing. */
-enum err weights_resident_create(struct weights *weights,
-                                 const struct params *params, enum dtype dtype,
-                                 int threads, struct weights_resident **out);
-void weights_resident_destroy(struct weights_resident *resident);
+/* The weights must match `params`; both are lent. memory, stream: of what
+ * weights_readers_access() lends and of who reads that. */
+enum err weights_readers_create(struct weights *weights,
+                                const struct params *params,
+                                const struct kernel_memory *memory,
+                                void *stream, int threads,
+                                struct weights_readers **out);
+/* NULL is fine. */
+void weights_readers_destroy(struct weights_readers *readers);
 
-/* gather and release only; there are no gradients. Lent. */
+/* weights_fill() by all threads, each with an interval of its own. `arg` are the
+ * readers: a replica_source's (src/parallel/frozen.h). */
+enum err weights_readers_fill(void *arg, const struct params *params,
+                              int64_t begin, int64_t end, float *out);
+
+/* gather and release only, fp32: a block is read from the files when it is asked for,
+ * and one is in memory at a time. Lent. */
 const struct param_access *
-weights_resident_access(struct weights_resident *resident);
+weights_readers_access(struct weights_readers *readers);
+/* Asked before each block, whether to end: ERR_USAGE then. NULL: never. */
+void weights_readers_ended(struct weights_readers *readers,
+                           bool (*ended)(void *arg), void *arg);
 
 /* A MODEL's tokenizer: the one that is called `given`, as tokenizer_create()
  * has it, with a warning if it is not the one that the model was trained with,

@@ -21,6 +21,7 @@ struct generate_args {
     int64_t max_tokens;           /* 0: not given, as for the next */
     const char *stop[GENERATE_ARGS_STOP_MAX + 1];
     enum infer_weights weights;
+    enum infer_backend backend;
     int64_t threads, batch, context;
     const char *tokenizer, *chat_template; /* NULL: the model's */
 };

@@ -18,8 +18,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/memory.h"
-#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/formats/weights.h"
 
@@ -190,6 +188,8 @@ void generate_engine_close(struct generate_engine *engine)
 {
     generate_destroy(engine->generate);
     infer_destroy(engine->infer);
+    if (engine->stream != NULL)
+        engine->kernels->memory->stream_destroy(engine->stream);
     params_destroy(engine->params);
     free(engine->chat_end);
     chat_template_destroy(engine->chat);
@@ -201,52 +201,17 @@ void generate_engine_close(struct generate_engine *engine)
 
 /* --- weights, a block at a time from the files --- */
 
-struct engine_feed {
-    const struct generate_engine *engine;
-    float **block; /* [block_count] those that are lent */
-};
-
-/* A block is lent until it is released. Files are slow, so between blocks it is
- * asked whether somebody wants to end it. */
-static enum err feed_gather(void *arg, int block, const void **weights)
-{
-    struct engine_feed *feed = arg;
-    const struct generate_engine *engine = feed->engine;
-    const struct param_block *b = &engine->params->blocks[block];
-    assert(feed->block[block] == NULL);
-    if (engine->interrupted != NULL &&
-        engine->interrupted(engine->interrupted_arg))
-        return err_set(ERR_USAGE, "interrupted while the weights were read");
-    feed->block[block] = malloc((size_t)b->elements * sizeof(float) + 1);
-    if (feed->block[block] == NULL)
-        return err_set(ERR_MEMORY, "no memory for block %d of the weights",
-                       block);
-    *weights = feed->block[block];
-    return weights_fill(engine->weights, engine->params, NULL, b->offset,
-                        b->offset + b->elements, feed->block[block]);
-}
-
-static enum err feed_release(void *arg, int block)
-{
-    struct engine_feed *feed = arg;
-    free(feed->block[block]);
-    feed->block[block] = NULL;
-    return ERR_OK;
-}
-
-/* The engine asks for blocks as it asks a training run, through param_access. */
 static enum err engine_hold(struct generate_engine *engine)
 {
-    struct engine_feed feed = { .engine = engine };
-    const struct param_access access = { .arg = &feed,
-                                         .gather = feed_gather,
-                                         .release = feed_release };
-    size_t blocks = (size_t)engine->params->block_count;
-    TRY(new_zeroed(&feed.block, blocks));
-    enum err rc = infer_hold(engine->infer, &access, engine->args->weights);
-    for (size_t b = 0; b < blocks; b++) /* after a failure some are lent */
-        free(feed.block[b]);
-    free(feed.block);
+    struct weights_readers *readers = NULL;
+    TRY(weights_readers_create(engine->weights, engine->params,
+                               engine->kernels->memory, engine->stream,
+                               engine->threads, &readers));
+    weights_readers_ended(readers, engine->interrupted,
+                          engine->interrupted_arg);
+    enum err rc = infer_hold(engine->infer, weights_readers_access(readers),
+                             engine->args->weights);
+    weights_readers_destroy(readers);
     return rc;
 }
 
@@ -254,7 +219,8 @@ static enum err engine_hold(struct generate_engine *engine)
 static enum err engine_memory(const struct generate_engine *engine,
                               const struct infer_options *options)
 {
-    size_t cache = 0, held = 0, total = 0, available = memory_available("");
+    size_t cache = 0, held = 0, total = 0;
+    size_t available = infer_available(engine->kernels);
     char of[4][32];
     TRY(infer_plan(&engine->about->config, engine->params, engine->kernels,
                    options, engine->args->weights, &cache, &held, &total));
@@ -289,15 +255,16 @@ enum err generate_engine_start(struct generate_engine *engine,
     engine->threads =
         args->threads > 0 ? (int)args->threads : kernels_threads_default(1);
     kernels_spread_threads(engine->threads);
-    TRY(kernels_find("cpu", "auto", &engine->kernels));
+    TRY(infer_backend_find(args->backend, 0, &engine->kernels,
+                           &engine->stream));
     TRY(params_create(&about->config, &engine->params));
-    TRY(weights_match(engine->weights, engine->params, NULL, ""));
     const struct infer_options options = {
         .threads = engine->threads,
         .dtype = DTYPE_F32,
         .sequences = sequences,
         .positions = positions,
         .rows = sequences > ENGINE_ROWS ? sequences : ENGINE_ROWS,
+        .stream = engine->stream,
     };
     TRY(engine_memory(engine, &options));
     TRY(infer_create(&about->config, engine->params, engine->kernels, &options,

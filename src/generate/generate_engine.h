@@ -36,6 +36,7 @@ struct generate_engine {
     /* from generate_engine_start() on */
     struct params *params;
     const struct kernels *kernels;
+    void *stream; /* of kernels */
     int threads;
     struct infer *infer;
     struct generate *generate;

@@ -14,6 +14,7 @@
 
 #include "src/infer/infer.h"
 #include "src/base/exit_code.h"
+#include "src/base/new.h"
 #include "src/model/model.h"
 #include "src/formats/weights.h"
 
@@ -23,8 +24,8 @@ struct side {
     const struct model_config *config;
     struct weights *weights;
     struct params *params;
-    struct weights_resident *resident;
-    const struct param_access *access;
+    float *values;
+    struct param_access access;
     struct model *model;
     struct infer *infer;
     int64_t count; /* of tokens that follow */
@@ -41,7 +42,7 @@ static enum err losses(struct side *s, const int32_t *tokens, int64_t length)
         };
         for (int64_t i = 0; i < length; i++)
             labels[i] = i + 1 == t ? tokens[t] : -1;
-        TRY(model_eval_leaf(s->model, s->access, &leaf, &loss));
+        TRY(model_eval_leaf(s->model, &s->access, &leaf, &loss));
         fwrite(&loss.cross_entropy, sizeof loss.cross_entropy, 1, stdout);
     }
     return ERR_OK;
@@ -99,6 +100,19 @@ static const struct {
 };
 #define MODES ((int)(sizeof modes / sizeof modes[0]))
 
+static enum err gather(void *arg, int block, const void **weights)
+{
+    const struct side *s = arg;
+    *weights = s->values + s->params->blocks[block].offset;
+    return ERR_OK;
+}
+
+static enum err release(void *arg, int block)
+{
+    (void)arg, (void)block;
+    return ERR_OK;
+}
+
 static enum err open_model(struct side *s, const char *path, int mode)
 {
     const struct kernels *kernels = NULL;
@@ -116,13 +130,16 @@ static enum err open_model(struct side *s, const char *path, int mode)
         .threads = threads, .sequences = 1, .positions = length, .rows = 64
     };
     TRY(params_create(s->config, &s->params));
-    TRY(weights_resident_create(s->weights, s->params, DTYPE_F32, threads,
-                                &s->resident));
-    s->access = weights_resident_access(s->resident);
+    TRY(new_room(&s->values, (size_t)s->params->elements));
+    TRY(weights_match(s->weights, s->params, NULL, ""));
+    TRY(weights_fill(s->weights, s->params, NULL, 0, s->params->elements,
+                     s->values));
+    s->access =
+        (struct param_access){ .arg = s, .gather = gather, .release = release };
     if (modes[mode].trains)
         return model_create(s->config, s->params, kernels, &train, &s->model);
     TRY(infer_create(s->config, s->params, kernels, &infer, &s->infer));
-    return infer_hold(s->infer, s->access, INFER_F32);
+    return infer_hold(s->infer, &s->access, INFER_F32);
 }
 
 static enum err run(struct side *s, int mode)
@@ -157,7 +174,7 @@ int main(int argc, char **argv)
 out:
     infer_destroy(s.infer);
     model_destroy(s.model);
-    weights_resident_destroy(s.resident);
+    free(s.values);
     params_destroy(s.params);
     weights_close(s.weights);
     if (rc != ERR_OK)
