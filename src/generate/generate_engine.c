@@ -201,12 +201,13 @@ void generate_engine_close(struct generate_engine *engine)
 
 /* --- weights, a block at a time from the files --- */
 
+/* One reader: others would take some 80 MiB each beside what was planned. */
 static enum err engine_hold(struct generate_engine *engine)
 {
     struct weights_readers *readers = NULL;
     TRY(weights_readers_create(engine->weights, engine->params,
-                               engine->kernels->memory, engine->stream,
-                               engine->threads, &readers));
+                               engine->kernels->memory, engine->stream, 1,
+                               &readers));
     weights_readers_ended(readers, engine->interrupted,
                           engine->interrupted_arg);
     enum err rc = infer_hold(engine->infer, weights_readers_access(readers),
