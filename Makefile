@@ -7,6 +7,8 @@
 VERSION   := 0.1.0
 PREFIX    ?= /usr/local/tessera/$(VERSION)
 MODULEDIR ?= $(PREFIX)/share/modulefiles
+# the administrator's files; programs look for them there
+SITEDIR   := $(if $(filter /usr,$(PREFIX)),/etc/tessera,$(PREFIX)/etc)
 DESTDIR   ?=
 CC        := gcc
 CXX       := g++
@@ -78,7 +80,7 @@ USED     := $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c)
 WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
     -Wno-sign-conversion $(if $(filter 1,$(WERROR)),-Werror)
 CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
-    -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
+    -DTESSERA_WITH_MPI=$(WITH_MPI) \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
 # a fused multiply-add happens where it is written, whatever the compiler
 CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) $(COVER) $(OPENMP) -pthread -MMD -MP
@@ -113,12 +115,12 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
-    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node
+    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node deb
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt storm doors matrix: deps
+all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node deb tiny-data soak-ckpt storm doors matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)
@@ -231,14 +233,16 @@ ifeq ($(MISSING_BUILD),)
 put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \
     install -m $(1) $$f $$to.new && mv -f $$to.new $$to || exit 1; done
 
+filled = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/$(1)
+
 install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
-	install -d $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/etc
+	install -d $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(SITEDIR)
 	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog jobs/quick)
-	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
+	[ -f $(DESTDIR)$(SITEDIR)/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(SITEDIR)
 
 install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
-	    $(DESTDIR)$(PREFIX)/etc $(DESTDIR)$(PREFIX)/share/tessera/conf \
+	    $(addprefix $(DESTDIR)$(PREFIX)/share/,tessera/conf tessera/examples pkgconfig) \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(MODULEDIR)/tessera
 	$(call put,755,bin,$(filter-out %launch,$(PROGRAMS)))
 	$(call put,644,libexec/tessera/lib,$(wildcard jobs/lib/*.sh))
@@ -248,19 +252,23 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
 	$(call put,644,include,src/train/extend/tessera_plugin.h)
-	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
-	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
+	$(call put,644,share/tessera/examples,$(wildcard docs/examples/*.c))
+	$(call filled,tessera.in) > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
+	$(call filled,tessera.pc.in) > $(DESTDIR)$(PREFIX)/share/pkgconfig/tessera.pc
+
+deb: all ## Debian packages: the suite, and the root part alone (needs dpkg-dev)
+	+modulefiles/deb $(B) $(VERSION)
 
 endif
 
 # deepest first, and only those that are empty then
 INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(addprefix $(DESTDIR)$(PREFIX)/, \
-    bin libexec include share/modulefiles share/man/man1 share/man share etc) \
+    bin libexec include share/modulefiles share/pkgconfig share/man/man1 share/man share) $(DESTDIR)$(SITEDIR) \
     $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install put there (etc/ stays)
 	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/share/tessera
-	rm -f $(DESTDIR)$(PREFIX)/include/tessera_plugin.h
+	rm -f $(DESTDIR)$(PREFIX)/include/tessera_plugin.h $(DESTDIR)$(PREFIX)/share/pkgconfig/tessera.pc
 	rm -f $(patsubst docs/man/%,$(DESTDIR)$(PREFIX)/share/man/man1/%,$(wildcard docs/man/*.1))
 	@rmdir $(INSTALL_DIRS) 2>/dev/null || true
 

@@ -275,9 +275,12 @@ bool health_listed(const char *list, const char *word);
 /* Defaults, then the file (libconfig; NULL: defaults only). ERR_USAGE also for
  * a check to disable that is none, or an Xid that is no number. */
 enum err health_limits_load(const char *path, struct health_limits *out);
-/* The same with the administrator's file, etc/health.cfg beside the folder of
- * the running program, if there is one. Root obeys only a file that nobody else
- * can have written, says so, and takes the defaults otherwise. */
+/* The path of an administrator's file: PREFIX/etc/NAME of the running program,
+ * /etc/tessera/NAME where that is /usr. false: it is not known or too long. */
+bool health_site_file(const char *name, char *path, size_t bytes);
+/* The same with the administrator's health.cfg, if there is one. Root obeys only
+ * a file that nobody else can have written, says so, and takes the defaults
+ * otherwise. */
 enum err health_limits_default(struct health_limits *out);
 
 /* --- what checks find out besides --- */

@@ -82,21 +82,31 @@ static bool limits_trusted(const char *path)
     return false;
 }
 
+bool health_site_file(const char *name, char *path, size_t bytes)
+{
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    /* from PREFIX/bin or PREFIX/libexec/tessera */
+    char *end = exe;
+    for (int up = 0; up < 2 && (end = strrchr(exe, '/')) != NULL; up++)
+        *end = '\0';
+    if (end == NULL)
+        return false;
+    if (end - exe >= 8 && strcmp(end - 8, "/libexec") == 0)
+        *(end - 8) = '\0';
+    /* as packages of the system have it */
+    bool system = strcmp(exe, "/usr") == 0;
+    n = snprintf(path, bytes, "%s/etc/%s%s", system ? "" : exe,
+                 system ? "tessera/" : "", name);
+    return n > 0 && (size_t)n < bytes;
+}
+
 enum err health_limits_default(struct health_limits *out)
 {
     char path[PATH_MAX + 32];
-    ssize_t bytes = readlink("/proc/self/exe", path, PATH_MAX);
-    path[bytes > 0 ? bytes : 0] = '\0';
-    /* from PREFIX/bin or PREFIX/libexec/tessera */
-    char *end = path;
-    for (int up = 0; up < 2 && (end = strrchr(path, '/')) != NULL; up++)
-        *end = '\0';
-    if (end == NULL)
+    if (!health_site_file("health.cfg", path, sizeof path))
         return health_limits_load(NULL, out);
-    if (end - path >= 8 && strcmp(end - 8, "/libexec") == 0)
-        *(end -= 8) = '\0';
-    assert(end + 32 <= path + sizeof path);
-    snprintf(end, 32, "/etc/health.cfg");
     return health_limits_load(
         fsio_exists(path) && limits_trusted(path) ? path : NULL, out);
 }

@@ -339,7 +339,7 @@ lint: layers ## cppcheck, shellcheck, layers, style
 	@tests/style --format
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
-	shellcheck -x $$(awk 'FNR == 1 && /^#!.*[\/ ](ba)?sh$$/ { print FILENAME }' $$(git ls-files jobs tests .ci)) \
+	shellcheck -x $$(awk 'FNR == 1 && /^#!.*[\/ ](ba)?sh$$/ { print FILENAME }' $$(git ls-files jobs tests modulefiles .ci)) \
 	    $(wildcard jobs/lib/*.sh tests/*.bash tests/gpu/*.bash)
 
 layers: ## no include against the direction of dependencies

@@ -1,7 +1,8 @@
 /* A plug-in for a run: writes the loss of every step as CSV, and ends the run
  * when the loss has been below a target for some steps.
  *
- *     cc -std=gnu17 -shared -fPIC -I PREFIX/include plugin.c -o plugin.so
+ *     cc -std=gnu17 -shared -fPIC $(pkg-config --cflags tessera) \
+ *         plugin.c -o plugin.so
  *
  *     plugins = ( { path = "plugin.so"; options = "target=2.5 patience=3"; } );
  *

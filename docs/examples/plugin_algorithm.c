@@ -1,7 +1,8 @@
 /* An algorithm for a run: multiplies the gradients of tensors whose names have a
  * word in them, and keeps their weights within a limit.
  *
- *     cc -std=gnu17 -shared -fPIC -I PREFIX/include plugin_algorithm.c -o mine.so
+ *     cc -std=gnu17 -shared -fPIC $(pkg-config --cflags tessera) \
+ *         plugin_algorithm.c -o mine.so
  *
  *     algorithms = ( { name = "plugin"; path = "mine.so";
  *                      options = "tensors=wte scale=0.5 limit=0.1"; } );

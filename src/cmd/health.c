@@ -195,15 +195,13 @@ static int run_history(const struct health_args *arguments,
                : (rc == ERR_USAGE ? HEALTH_EXIT_USAGE : (int)HEALTH_UNKNOWN);
 }
 #else
-/* The settings are those beside this program, as install-node puts them. */
+/* The settings are those of this program's tree, as install-node puts them. */
 static int run_act(const char *phase)
 {
     struct node node;
     char path[1100];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
-    path[n > 0 ? n : 0] = '\0';
-    if (strrchr(path, '/') != NULL)
-        strcpy(strrchr(path, '/'), "/../../etc/tessera.conf");
+    if (!health_site_file("tessera.conf", path, sizeof path))
+        path[0] = '\0';
     if (strcmp(phase, "quick") == 0 && !node_quick_alone())
         return 0;
     return node_begin(&node, phase, path) ? node_act(&node) : 0;

@@ -10,7 +10,8 @@
  *
  * This header needs nothing else of Tessera:
  *
- *     cc -std=gnu17 -shared -fPIC -I PREFIX/include mine.c -o mine.so
+ *     cc -std=gnu17 -shared -fPIC $(pkg-config --cflags tessera) \
+ *         mine.c -o mine.so
  *
  * docs/examples/plugin.c is a whole listener, plugin_algorithm.c an algorithm. A
  * plug-in defines one function,
