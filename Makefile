@@ -252,7 +252,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
 	$(call put,644,include,src/train/extend/tessera_plugin.h)
-	$(call put,644,share/tessera/examples,$(wildcard docs/examples/*.c))
+	$(call put,644,share/tessera/examples,$(wildcard docs/examples/*))
 	$(call filled,tessera.in) > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 	$(call filled,tessera.pc.in) > $(DESTDIR)$(PREFIX)/share/pkgconfig/tessera.pc
 

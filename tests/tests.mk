@@ -269,13 +269,13 @@ demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pre
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat
 
 interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, llama.cpp, h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh %/track.sh,$(sort $(wildcard tests/interop/*.sh)))
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh %/track.sh %/wandb.sh,$(sort $(wildcard tests/interop/*.sh)))
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
 
-interop-track: all ## trackers beside TensorBoard, MLflow and Prometheus (downloads 1 GB)
-	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/track.sh
+interop-track: all ## trackers beside TensorBoard, MLflow, Prometheus and W&B (downloads 1 GB)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer tests/interop/track.sh tests/interop/wandb.sh
 
 interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/torch_step.sh

@@ -12,8 +12,8 @@
       .theirs = {                                                              \
           NOT_HERE("loggers.wandb* wandb*",                                    \
                    "nothing is sent to Weights & Biases: use "                 \
-                   "tracking.mlflow or tracking.tensorboard, or a command in " \
-                   "hooks.on_batch_end"),                                      \
+                   "tracking.mlflow or tracking.tensorboard; behind the run "  \
+                   "wandb_offline.py makes one for wandb sync (Trackers)"),    \
           NOT_HERE("tracking.csv",                                             \
                    "no table is written beside metrics.jsonl; jq makes one "   \
                    "of it (tessera-train(1), Trackers)"),                      \

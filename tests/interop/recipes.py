@@ -5,37 +5,28 @@ import re
 import sys
 import types
 
-said = {"depends_on": [], "variant": [], "version": []}
-
-
-def directive(name):
-    return lambda *args, **more: said.setdefault(name, []).append((args, more))
-
-
-class MakefilePackage:
-    pass
-
-
-makefile = types.ModuleType("spack_repo.builtin.build_systems.makefile")
-makefile.MakefilePackage = MakefilePackage
-package = types.ModuleType("spack.package")
+said = {name: [] for name in ("license", "version", "variant", "depends_on", "conflicts")}
 calls = []
-for name in ("license", "version", "variant", "depends_on", "conflicts"):
-    setattr(package, name, directive(name))
-package.make = lambda *args: calls.append(args)
-for name in ("spack", "spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
-    sys.modules[name] = types.ModuleType(name)
-sys.modules["spack.package"] = package
-sys.modules[makefile.__name__] = makefile
+modules = {}
+for name in ("spack.package", "spack_repo.builtin.build_systems.makefile"):
+    for end in range(1, name.count(".") + 2):
+        part = ".".join(name.split(".")[:end])
+        modules[part] = sys.modules[part] = types.ModuleType(part)
+modules["spack_repo.builtin.build_systems.makefile"].MakefilePackage = object
+for name in said:
+    setattr(modules["spack.package"], name,
+            lambda *args, said=said[name], **more: said.append(args))
+modules["spack.package"].make = lambda *args: calls.append(args)
 
 path = pathlib.Path(sys.argv[1])
+makefile = (path.parent.parent / "Makefile").read_text()
 scope = {}
 exec(compile(path.read_text(), str(path), "exec"), scope)
 
 spack_names = {"libcrypto": "openssl", "libxxhash": "xxhash", "libpcre2-8": "pcre2",
                "libcurl": "curl", "zlib": "zlib-api", "libzstd": "zstd", "libutf8proc": "utf8proc"}
-wanted = re.search(r"^PKGS := (.*)$", (path.parent.parent / "Makefile").read_text(), re.M)[1].split()
-have = {re.match(r"[a-z0-9-]+", args[0])[0] for args, _ in said["depends_on"]}
+wanted = re.search(r"^PKGS := (.*)$", makefile, re.M)[1].split()
+have = {re.match(r"[a-z0-9-]+", args[0])[0] for args in said["depends_on"]}
 missing = {spack_names.get(name, name) for name in wanted} - have
 assert not missing, missing
 
@@ -47,6 +38,5 @@ for on in (True, False):
     built, installed = calls[-2:]
     assert built == (f"MPI={int(on)}", f"CUDA={int(on)}"), built
     assert installed[:2] == ("install", "PREFIX=/p") and installed[2:] == built, installed
-assert said["version"][0][0][0] == re.search(
-    r"^VERSION +:= (.*)$", (path.parent.parent / "Makefile").read_text(), re.M)[1]
+assert said["version"][0][0] == re.search(r"^VERSION +:= (.*)$", makefile, re.M)[1]
 print(len(have), "dependencies")
