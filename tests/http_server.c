@@ -1,6 +1,6 @@
 /* The tests' HTTP server as a program: http_server FOLDER RULES. It prints its
- * port, and the number of requests into RULES.count; rules are read from the
- * file RULES whenever it changes. */
+ * port, and the number of requests into RULES.count, that of faults by chance into
+ * RULES.faults; rules are read from the file RULES whenever it changes. */
 #include "tests/http_server.h"
 
 int main(int argc, char **argv)
@@ -28,6 +28,13 @@ int main(int argc, char **argv)
             fclose(count);
             rename(made, path);
         }
+        snprintf(made, sizeof made, "%s.faults", argv[2]);
+        count = fopen(made, "w");
+        if (count != NULL) {
+            fprintf(count, "%d\n", server.faults);
+            fclose(count);
+        }
+        snprintf(made, sizeof made, "%s.made", path);
         usleep(20000);
     }
 }

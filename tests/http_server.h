@@ -14,7 +14,12 @@
  *   more B           B bytes behind the file, of which nothing is said
  *   change -         another entity tag
  *   redirect URL     to URL/NAME
- *   slow B           B bytes a second */
+ *   slow B           B bytes a second
+ *   lose -           do it and close without an answer
+ *   chance S:P       in P of 100 requests one of these, drawn from the seed S
+ *
+ * Of S3 it knows what s3_server.h says; NAME may begin with the method there,
+ * "PUT /bucket/". */
 #pragma once
 
 #include <arpa/inet.h>
@@ -44,6 +49,8 @@ struct http_server {
     pthread_t thread;
     pthread_mutex_t mutex;
     char rules[2048];
+    unsigned drawn; /* of chance */
+    atomic_int faults;
     int used[HTTP_RULES_MAX];
     char last[4096]; /* the last request */
 };
@@ -51,6 +58,8 @@ struct http_server {
 struct http_fault {
     char action[16], value[256];
 };
+
+#include "tests/s3_server.h"
 
 struct http_client {
     struct http_server *server;
@@ -69,6 +78,23 @@ static inline void http_server_rules(struct http_server *server,
     pthread_mutex_unlock(&server->mutex);
 }
 
+static inline void http_server_draw(struct http_server *server,
+                                    const char *value, struct http_fault *out)
+{
+    static const struct http_fault list[] = {
+        { "drop", "-" },     { "lose", "-" },     { "cut", "1000" },
+        { "status", "503" }, { "status", "500" }, { "delay", "0.05" },
+        { "wait", "0" },     { "status", "429" },
+    };
+    unsigned seed = 0, percent = 0;
+    sscanf(value, "%u:%u", &seed, &percent);
+    server->drawn = server->drawn * 1664525u + 1013904223u + seed;
+    bool hits = (server->drawn >> 8) % 100 < percent;
+    *out = hits ? list[(server->drawn >> 20) % (sizeof list / sizeof *list)]
+                : (struct http_fault){ "", "" };
+    server->faults += hits;
+}
+
 static inline struct http_fault http_server_fault(struct http_server *server,
                                                   const char *path)
 {
@@ -85,6 +111,8 @@ static inline struct http_fault http_server_fault(struct http_server *server,
             server->used[r]++;
             memcpy(fault.action, action, sizeof action);
             memcpy(fault.value, value, sizeof value);
+            if (strcmp(action, "chance") == 0)
+                http_server_draw(server, value, &fault);
             break;
         }
         line += strcspn(line, "\n");
@@ -195,44 +223,52 @@ static inline bool http_send_file(struct http_server *server, int fd,
     return !cuts && !stalls;
 }
 
-static inline int http_digit(char c)
+/* So much of a request's body, at so many bytes a second (0: at once). */
+static inline bool http_take(struct http_server *server, struct s3_call *call,
+                             size_t bytes, double rate)
 {
-    return c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+    for (size_t at = 0; at < bytes;) {
+        size_t most = rate > 0.0 ? (size_t)(rate / 20) + 1 : bytes;
+        ssize_t n = recv(call->fd, call->body + at,
+                         most < bytes - at ? most : bytes - at, 0);
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+        if (rate > 0.0)
+            http_server_sleep(server, 0.05);
+    }
+    return true;
 }
 
-static inline bool http_serve(struct http_server *server, int fd,
-                              const char *request)
+static inline bool http_respond(struct http_server *server, int fd,
+                                const char *request,
+                                const struct http_fault *fault,
+                                struct s3_call *call)
 {
-    char asked[1024] = "", path[2048], more[1200], tag[64];
-    if (sscanf(request, "GET %1023s", asked) != 1)
-        return http_answer(fd, 400, "", "");
-    char *to = asked;
-    for (const char *from = asked; *from != '\0'; from++) {
-        bool coded = from[0] == '%' && from[1] != '\0' && from[2] != '\0';
-        *to++ = coded ? (char)(http_digit(from[1]) * 16 + http_digit(from[2]))
-                      : *from;
-        from += coded ? 2 : 0;
-    }
-    *to = '\0';
-    struct http_fault fault = http_server_fault(server, asked);
-    if (http_is(&fault, "delay"))
-        http_server_sleep(server, atof(fault.value));
-    if (http_is(&fault, "drop"))
+    char path[2048], more[1200], tag[64];
+    if (http_is(fault, "delay"))
+        http_server_sleep(server, atof(fault->value));
+    if (http_is(fault, "drop"))
         return false;
-    if (http_is(&fault, "status"))
-        return http_answer(fd, atoi(fault.value), "",
+    if (http_is(fault, "status"))
+        return http_answer(fd, atoi(fault->value), "",
                            "<Error><Code>Injected</Code><Message>a fault"
                            "</Message></Error>");
-    if (http_is(&fault, "wait")) {
-        snprintf(more, sizeof more, "Retry-After: %s\r\n", fault.value);
+    if (http_is(fault, "wait")) {
+        snprintf(more, sizeof more, "Retry-After: %s\r\n", fault->value);
         return http_answer(fd, 503, more, "");
     }
-    if (http_is(&fault, "redirect")) {
-        snprintf(more, sizeof more, "Location: %.250s%.900s\r\n", fault.value,
-                 asked);
+    if (http_is(fault, "redirect")) {
+        snprintf(more, sizeof more, "Location: %.250s%.900s\r\n", fault->value,
+                 call->asked);
         return http_answer(fd, 302, more, "");
     }
-    snprintf(path, sizeof path, "%s%s", server->folder, asked);
+    if (call->body != NULL) {
+        if (http_is(fault, "lose")) /* the answer goes nowhere */
+            call->fd = -1;
+        return s3_serve(call);
+    }
+    snprintf(path, sizeof path, "%s%s", server->folder, call->asked);
     struct stat status;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -246,10 +282,47 @@ static inline bool http_serve(struct http_server *server, int fd,
     bool whole = data != NULL && pread(file, data, bytes, 0) == (ssize_t)bytes;
     close(file);
     snprintf(tag, sizeof tag, "\"%zu-%ld%s\"", bytes, (long)status.st_mtime,
-             http_is(&fault, "change") ? "-new" : "");
+             http_is(fault, "change") ? "-new" : "");
     bool goes_on =
-        whole && http_send_file(server, fd, request, data, bytes, tag, &fault);
+        whole && http_send_file(server, fd, request, data, bytes, tag, fault);
     free(data);
+    return goes_on;
+}
+
+static inline bool http_serve(struct http_server *server, int fd,
+                              const char *request)
+{
+    char asked[1024] = "", what[2200], length[32];
+    struct s3_call call = { .server = server, .fd = fd };
+    if (sscanf(request, "%15s %1023s", call.method, asked) != 2)
+        return http_answer(fd, 400, "", "");
+    char *query = strchr(asked, '?');
+    if (query != NULL) {
+        snprintf(call.query, sizeof call.query, "%s", query + 1);
+        *query = '\0';
+    }
+    s3_decode(asked);
+    snprintf(what, sizeof what, "%s %s%s%s", call.method, asked,
+             query != NULL ? "?" : "", call.query);
+    struct http_fault fault = http_server_fault(server, what);
+    bool s3 = query != NULL || strcmp(call.method, "GET") != 0;
+    if (s3) {
+        http_header(request, "Content-Length", length, sizeof length);
+        snprintf(call.path, sizeof call.path, "%s", asked);
+        call.bytes = (size_t)atoll(length);
+        call.body = calloc(1, call.bytes + 1);
+        size_t most =
+            http_is(&fault, "cut") ? (size_t)atoll(fault.value) : call.bytes;
+        if (!http_take(server, &call, most < call.bytes ? most : call.bytes,
+                       http_is(&fault, "slow") ? atof(fault.value) : 0.0) ||
+            http_is(&fault, "cut")) {
+            free(call.body);
+            return false;
+        }
+    }
+    snprintf(call.asked, sizeof call.asked, "%s", asked);
+    bool goes_on = http_respond(server, fd, request, &fault, &call);
+    free(call.body);
     return goes_on;
 }
 

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/real.h"
@@ -179,9 +180,10 @@ static void store_remember(const struct store_job *job, double seconds)
 
 static enum err store_send(struct store_job *job, struct store_transfer *t)
 {
-    assert(!t->sent && t->fd >= 0);
+    assert(!t->sent && (t->fd >= 0 || t->send != NULL));
     struct store_request request = { .headers = NULL };
-    enum err rc = job->store->scheme->request(job->store, job->name, &request);
+    enum err rc =
+        job->store->scheme->request(job->store, job->name, t->send, &request);
     if (rc == ERR_OK)
         rc = store_transfer_prepare(t, &request);
     curl_slist_free_all(request.headers);
@@ -214,6 +216,8 @@ static enum err store_send_second(struct store_job *job)
 static int64_t store_arrived(const struct store_job *job)
 {
     const struct store_transfer *of = job->session->of;
+    if (of[0].send != NULL)
+        return (int64_t)of[0].send->sent;
     return of[1].fd >= 0 && of[1].received > of[0].received ? of[1].received
                                                             : of[0].received;
 }
@@ -221,13 +225,16 @@ static int64_t store_arrived(const struct store_job *job)
 static enum err store_late(const struct store_job *job, const char *last)
 {
     char of[40] = "";
-    int64_t expected = job->session->of[0].expected;
+    const struct store_send *send = job->session->of[0].send;
+    int64_t expected =
+        send != NULL ? (int64_t)send->bytes : job->session->of[0].expected;
     if (expected >= 0)
         snprintf(of, sizeof of, " of %lld", (long long)expected);
     return err_set(ERR_IO,
-                   "%lld%s bytes came in %.0f s, then the time was over "
+                   "%lld%s bytes %s in %.0f s, then the time was over "
                    "(data.remote_deadline = %g)%s%s",
-                   (long long)store_arrived(job), of, clock_now() - job->begin,
+                   (long long)store_arrived(job), of,
+                   send != NULL ? "went" : "came", clock_now() - job->begin,
                    job->store->options.deadline_s,
                    last[0] != '\0' ? "; last: " : "", last);
 }
@@ -410,11 +417,34 @@ enum err store_http_get(struct store *store, const char *name, const char *path,
     return rc == ERR_OK ? rc : err_prefix(rc, "%s/%s", store->address, name);
 }
 
+enum err store_http_send(struct store *store, const char *name,
+                         struct store_send *send)
+{
+    struct store_job job = { .store = store,
+                             .name = name,
+                             .begin = clock_now() };
+    job.end = job.begin + store->options.deadline_s +
+              (double)send->bytes / (double)(1 << 20);
+    TRY(digest_bytes(send->data, send->bytes, send->sha256));
+    TRY(store_session_take(store->http, &job.session));
+    struct store_transfer *t = &job.session->of[0];
+    t->send = send;
+    t->address = store->address;
+    t->expected = -1;
+    t->etag[0] = '\0';
+    enum err rc = store_try(&job);
+    t->send = NULL;
+    store_session_give(store->http, job.session);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s/%s", store->address, name);
+}
+
 /* --- http and https ------------------------------------------------------- */
 
 static enum err store_plain_request(struct store *store, const char *name,
+                                    const struct store_send *send,
                                     struct store_request *out)
 {
+    (void)send;
     char path[STORE_ADDRESS_BYTES];
     TRY(store_url_encode(store->url.path, name, true, path, sizeof path));
     int length = snprintf(out->url, sizeof out->url, "%s://%s%s",

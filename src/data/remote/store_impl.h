@@ -4,12 +4,26 @@
 
 #include <stdatomic.h>
 
+#include "src/base/array.h"
 #include "src/data/remote/store.h"
 #include "src/data/remote/store_url.h"
 
 struct store_http;
 struct store_request;
 struct store_transfer;
+
+/* A request that is not for a file: what goes, and what comes back. */
+struct store_send {
+    const char *method;
+    const char *query;  /* canonical; "": none */
+    const char *header; /* one more; NULL: none */
+    bool bucket;        /* asks the bucket, not a file of the folder */
+    const uint8_t *data;
+    size_t bytes, sent;
+    char sha256[65];      /* of the data */
+    char etag[128];       /* of the answer */
+    struct buffer answer; /* its text; the caller frees it */
+};
 
 struct store {
     char address[FSIO_PATH_MAX];
@@ -28,8 +42,10 @@ struct store_scheme {
     enum err (*get)(struct store *store, const char *name, const char *path,
                     int64_t expected, int64_t *bytes);
     /* A scheme that goes by HTTP has these two, and store_http_get(); others
-     * have NULL. Address and headers of a file, for every request anew. */
+     * have NULL. Address and headers of a request, for every one anew; send NULL:
+     * for a file, as with schemes that cannot be written to. */
     enum err (*request)(struct store *store, const char *name,
+                        const struct store_send *send,
                         struct store_request *out);
     /* What to do about the answer, which is final; "" where nothing helps. */
     void (*advise)(struct store *store, const struct store_transfer *answer,
@@ -42,6 +58,10 @@ void store_http_destroy(struct store_http *http);
  * second time beside the first. */
 enum err store_http_get(struct store *store, const char *name, const char *path,
                         int64_t expected, int64_t *bytes);
+/* Send until it has been answered; other than success (2xx) as store_get(). The
+ * whole request is sent again where it has failed. */
+enum err store_http_send(struct store *store, const char *name,
+                         struct store_send *send);
 
 extern const struct store_scheme store_file_scheme;
 extern const struct store_scheme store_http_scheme;

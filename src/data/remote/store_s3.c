@@ -23,8 +23,8 @@ struct store_s3 {
     char base[FSIO_PATH_MAX];     /* "https://host", without "/" at its end */
     char host[384];               /* of the header */
     char prefix[FSIO_PATH_MAX];   /* of paths at the endpoint; "" or "/x" */
-    char path[2 * FSIO_PATH_MAX]; /* decoded: bucket, where it belongs, and
-                                     folder */
+    char root[300];               /* decoded: bucket, where it belongs; or "" */
+    char path[2 * FSIO_PATH_MAX]; /* the same and folder */
     char endpoint_from[32];       /* the variable; "": none */
 };
 
@@ -59,8 +59,8 @@ static enum err store_s3_endpoint(struct store *store, struct store_s3 *s3,
         s3->host[length - strlen(port)] = '\0';
     TRY(fsio_path(s3->base, "%s://%s", url.scheme, url.place));
     TRY(fsio_path(s3->prefix, "%s", url.path));
-    snprintf(s3->path, sizeof s3->path, "/%s%s", store->url.place,
-             store->url.path);
+    snprintf(s3->root, sizeof s3->root, "/%s", store->url.place);
+    snprintf(s3->path, sizeof s3->path, "%s%s", s3->root, store->url.path);
     return ERR_OK;
 }
 
@@ -73,8 +73,9 @@ static enum err store_s3_amazon(struct store *store, struct store_s3 *s3,
     snprintf(s3->host, sizeof s3->host, "%s%ss3.%s.%s",
              is_host ? store->url.place : "", is_host ? "." : "", region,
              domain);
-    snprintf(s3->path, sizeof s3->path, "%s%s%s", is_host ? "" : "/",
-             is_host ? "" : store->url.place, store->url.path);
+    snprintf(s3->root, sizeof s3->root, "%s%s", is_host ? "" : "/",
+             is_host ? "" : store->url.place);
+    snprintf(s3->path, sizeof s3->path, "%s%s", s3->root, store->url.path);
     return fsio_path(s3->base, "https://%s", s3->host);
 }
 
@@ -99,6 +100,7 @@ static enum err store_s3_settle(struct store *store, struct store_s3 *s3)
 
 static enum err store_s3_sign(const struct store_s3 *s3, const char *path,
                               const struct store_keys *keys,
+                              const struct store_send *send,
                               struct store_request *out)
 {
     char date[STORE_SIGN_DATE_BYTES], authorization[1024];
@@ -109,11 +111,14 @@ static enum err store_s3_sign(const struct store_s3 *s3, const char *path,
                                .region = keys->region,
                                .host = s3->host,
                                .path = path,
-                               .query = "" };
+                               .query = send != NULL ? send->query : "",
+                               .method = send != NULL ? send->method : "GET",
+                               .sha256 = send != NULL ? send->sha256
+                                                      : STORE_SIGN_NOTHING };
     store_sign_date(time(NULL), date);
     TRY(store_sign(&sign, date, authorization, sizeof authorization));
     snprintf(lines[0], sizeof lines[0], "x-amz-content-sha256: %s",
-             STORE_SIGN_NOTHING);
+             sign.sha256);
     snprintf(lines[1], sizeof lines[1], "x-amz-date: %s", date);
     snprintf(lines[2], sizeof lines[2], "x-amz-security-token: %s",
              keys->token);
@@ -125,21 +130,25 @@ static enum err store_s3_sign(const struct store_s3 *s3, const char *path,
 }
 
 static enum err store_s3_request(struct store *store, const char *name,
+                                 const struct store_send *send,
                                  struct store_request *out)
 {
     const struct store_s3 *s3 = store->state;
     struct store_keys keys;
     char key[STORE_ADDRESS_BYTES], path[STORE_ADDRESS_BYTES];
-    TRY(store_url_encode(s3->path, name, false, key, sizeof key));
+    bool bucket = send != NULL && send->bucket;
+    const char *query = send != NULL ? send->query : "";
+    TRY(store_url_encode(bucket ? s3->root : s3->path, bucket ? "" : name,
+                         false, key, sizeof key));
     int length = snprintf(path, sizeof path, "%s%s", s3->prefix, key);
     if (length >= (int)sizeof path ||
-        snprintf(out->url, sizeof out->url, "%s%s", s3->base, path) >=
-            (int)sizeof out->url)
+        snprintf(out->url, sizeof out->url, "%s%s%s%s", s3->base, path,
+                 query[0] != '\0' ? "?" : "", query) >= (int)sizeof out->url)
         return err_set(ERR_USAGE, "the address is too long");
     enum err rc = store_keys_find(&keys);
     out->signs = true;
     if (rc == ERR_OK && keys.id[0] != '\0')
-        rc = store_s3_sign(s3, path, &keys, out);
+        rc = store_s3_sign(s3, path, &keys, send, out);
     explicit_bzero(&keys, sizeof keys);
     return rc;
 }

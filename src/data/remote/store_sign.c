@@ -1,7 +1,7 @@
 /* Signs requests to S3: AWS Signature Version 4, in its four steps.
  *
  *   1 the canonical request: method, path, query, a line for each signed header
- *     by name, the names, and the SHA-256 of the body (of no bytes here)
+ *     by name, the names, and the SHA-256 of the body
  *   2 what is signed: algorithm, time, scope DAY/REGION/s3/aws4_request, and
  *     the SHA-256 of 1
  *   3 the key: HMAC-SHA256 of day, region, service, "aws4_request", each keyed
@@ -75,17 +75,18 @@ enum err store_sign(const struct store_sign *in,
     char hash[65], day[9], text[512], hex[65], *request = NULL;
     struct store_mac key, mac;
     bool has_token = in->token[0] != '\0';
+    const char *body = in->sha256 != NULL ? in->sha256 : STORE_SIGN_NOTHING;
     const char *names = has_token ? "host;x-amz-content-sha256;x-amz-date;"
                                     "x-amz-security-token"
                                   : "host;x-amz-content-sha256;x-amz-date";
     snprintf(day, sizeof day, "%.8s", date);
-    int length = asprintf(
-        &request,
-        "GET\n%s\n%s\nhost:%s\nx-amz-content-sha256:%s\nx-amz-date:%s\n"
-        "%s%s%s\n%s\n%s",
-        in->path, in->query, in->host, STORE_SIGN_NOTHING, date,
-        has_token ? "x-amz-security-token:" : "", in->token,
-        has_token ? "\n" : "", names, STORE_SIGN_NOTHING);
+    int length =
+        asprintf(&request,
+                 "%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:%s\nx-amz-date:%s\n"
+                 "%s%s%s\n%s\n%s",
+                 in->method != NULL ? in->method : "GET", in->path, in->query,
+                 in->host, body, date, has_token ? "x-amz-security-token:" : "",
+                 in->token, has_token ? "\n" : "", names, body);
     if (length < 0)
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(digest_bytes(request, (size_t)length, hash));

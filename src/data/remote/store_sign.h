@@ -1,4 +1,4 @@
-/* AWS Signature Version 4 of a GET request without a body, as S3 checks it:
+/* AWS Signature Version 4 of a request, as S3 checks it:
  * HMAC-SHA256 by OpenSSL's libcrypto. Source: "Authenticating Requests (AWS
  * Signature Version 4)", Amazon S3 API Reference. */
 #pragma once
@@ -17,9 +17,11 @@ struct store_sign {
     const char *id, *secret;
     const char *token; /* of a session; "": none */
     const char *region;
-    const char *host;  /* as the header has it */
-    const char *path;  /* as the request has it, encoded once */
-    const char *query; /* canonical, "lifecycle="; "": none */
+    const char *host;   /* as the header has it */
+    const char *path;   /* as the request has it, encoded once */
+    const char *query;  /* canonical, "lifecycle="; "": none */
+    const char *method; /* NULL: GET */
+    const char *sha256; /* of the body; NULL: STORE_SIGN_NOTHING */
 };
 
 /* x-amz-date for a time. */

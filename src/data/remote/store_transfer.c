@@ -24,12 +24,13 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/data/remote/store.h"
+#include "src/data/remote/store_impl.h"
 #include "src/data/remote/store_url.h"
 
 #define STORE_REDIRECTS 5L
 #define STORE_SLOW_BYTES 1000.0 /* a second */
 #define STORE_CONNECT_MS 10000L
+#define STORE_ANSWER_MAX ((size_t)8 << 20)
 
 static bool store_header(const char *line, size_t bytes, const char *name,
                          char *out, size_t room)
@@ -66,6 +67,8 @@ static size_t store_on_header(char *line, size_t size, size_t count, void *self)
         /* a weak one does not tell that the bytes are the same */
         snprintf(t->new_etag, sizeof t->new_etag, "%s",
                  text[0] == '"' ? text : "");
+        if (t->send != NULL)
+            memcpy(t->send->etag, t->new_etag, sizeof t->send->etag);
     } else if (store_header(line, bytes, "Content-Range", text, sizeof text)) {
         if (sscanf(text, "bytes %lld-", &begin) == 1 && begin >= 0)
             t->range_begin = begin;
@@ -92,9 +95,44 @@ static enum err store_accept(struct store_transfer *t, long status)
     return ERR_OK;
 }
 
+/* The answer to what was sent; `received` is how much went and came, by which a
+ * stall is told. */
+static enum err store_hear(struct store_transfer *t, const char *data,
+                           size_t bytes)
+{
+    t->received += (int64_t)bytes;
+    if (t->send->answer.bytes + bytes > STORE_ANSWER_MAX)
+        return err_set(ERR_DATA, "answers with more than %zu bytes",
+                       STORE_ANSWER_MAX);
+    return buffer_add(&t->send->answer, data, bytes);
+}
+
+static size_t store_on_need(char *to, size_t size, size_t count, void *self)
+{
+    struct store_transfer *t = self;
+    size_t left = t->send->bytes - t->send->sent;
+    size_t bytes = left < size * count ? left : size * count;
+    memcpy(to, t->send->data + t->send->sent, bytes);
+    t->send->sent += bytes;
+    t->received += (int64_t)bytes;
+    return bytes;
+}
+
+/* libcurl sends again by itself on a connection that the server had closed. */
+static int store_on_seek(void *self, curl_off_t offset, int origin)
+{
+    struct store_transfer *t = self;
+    if (origin != SEEK_SET || offset < 0 || offset > (curl_off_t)t->send->bytes)
+        return CURL_SEEKFUNC_FAIL;
+    t->send->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
 static enum err store_write(struct store_transfer *t, const char *data,
                             size_t bytes)
 {
+    if (t->send != NULL)
+        return store_hear(t, data, bytes);
     long status = 0;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status != 200 && status != 206) {
@@ -215,10 +253,32 @@ static void store_set_options(struct store_transfer *t)
         curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
 }
 
+static enum err store_prepare_send(struct store_transfer *t)
+{
+    struct store_send *send = t->send;
+    send->sent = send->answer.bytes = 0;
+    send->etag[0] = '\0';
+    curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, send->method);
+    if (send->method[0] != 'P')
+        return ERR_OK;
+    curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE,
+                     (curl_off_t)send->bytes);
+    curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, store_on_need);
+    curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
+    curl_easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, store_on_seek);
+    curl_easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
+    /* not every service answers before the body has come */
+    TRY(store_transfer_header(&t->headers, "Expect:"));
+    return send->header != NULL
+               ? store_transfer_header(&t->headers, send->header)
+               : ERR_OK;
+}
+
 enum err store_transfer_prepare(struct store_transfer *t,
                                 struct store_request *request)
 {
-    assert(t->fd >= 0 && t->received >= 0);
+    assert((t->fd >= 0 || t->send != NULL) && t->received >= 0);
     char line[160];
     curl_easy_reset(t->easy);
     curl_slist_free_all(t->headers);
@@ -230,10 +290,12 @@ enum err store_transfer_prepare(struct store_transfer *t,
     t->region[0] = t->new_etag[0] = '\0';
     t->failed.code = ERR_OK;
     t->mark_s = clock_now();
-    if (t->etag[0] == '\0')
+    if (t->etag[0] == '\0' || t->send != NULL)
         t->received = 0;
     t->mark = t->received;
-    if (t->received == 0 && ftruncate(t->fd, 0) != 0)
+    if (t->send != NULL)
+        TRY(store_prepare_send(t));
+    else if (t->received == 0 && ftruncate(t->fd, 0) != 0)
         return err_errno("%s: truncate", t->path);
     if (t->received > 0) {
         snprintf(line, sizeof line, "Range: bytes=%lld-",
@@ -294,8 +356,11 @@ static enum store_verdict store_judge_status(struct store_transfer *t,
     char code[64], message[160];
     curl_off_t wait = 0;
     long status = t->status;
-    store_url_tag(t->body, t->body_bytes, "Code", code, sizeof code);
-    store_url_tag(t->body, t->body_bytes, "Message", message, sizeof message);
+    const char *body =
+        t->send != NULL ? (const char *)t->send->answer.data : t->body;
+    size_t body_bytes = t->send != NULL ? t->send->answer.bytes : t->body_bytes;
+    store_url_tag(body, body_bytes, "Code", code, sizeof code);
+    store_url_tag(body, body_bytes, "Message", message, sizeof message);
     curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
     t->retry_after_s = (double)wait;
     bool changed = (status == 412 || status == 416) && t->etag[0] != '\0';
@@ -305,11 +370,29 @@ static enum store_verdict store_judge_status(struct store_transfer *t,
                   status >= 500 || changed;
     *kind = err_set(passes ? ERR_IO : ERR_DATA, "%s%ld%s%s%s%s",
                     status == 404 || status == 410 ? "no such file: status "
-                    : status == 403                ? "may not be read: status "
-                                                   : "status ",
+                    : status != 403                ? "status "
+                    : t->send == NULL || t->send->method[0] == 'G'
+                        ? "may not be read: status "
+                        : "may not be written: status ",
                     status, code[0] != '\0' ? ", " : "", code,
                     message[0] != '\0' ? ": " : "", message);
     return passes ? STORE_AGAIN : STORE_NEVER;
+}
+
+/* S3 answers 200 before it knows that it can put parts together. */
+static enum store_verdict store_judge_send(struct store_transfer *t,
+                                           enum err *kind)
+{
+    const struct buffer *answer = &t->send->answer;
+    char code[64];
+    store_url_tag((const char *)answer->data, answer->bytes, "Code", code,
+                  sizeof code);
+    if (code[0] == '\0')
+        return STORE_DONE;
+    bool stays = strstr(code, "Denied") != NULL;
+    *kind = err_set(stays ? ERR_DATA : ERR_IO, "status %ld, but %s", t->status,
+                    code);
+    return stays ? STORE_NEVER : STORE_AGAIN;
 }
 
 /* Whether a failure of the connection may pass. */
@@ -368,7 +451,9 @@ enum store_verdict store_transfer_judge(struct store_transfer *t, CURLcode code,
                         store_words(code));
         return store_passes(code) ? STORE_AGAIN : STORE_NEVER;
     }
-    if (t->status != 200 && t->status != 206)
+    if (t->send != NULL && t->status / 100 == 2)
+        return store_judge_send(t, kind);
+    if (t->send != NULL || (t->status != 200 && t->status != 206))
         return store_judge_status(t, kind);
     if (!t->accepted) { /* an empty file */
         *kind = store_accept(t, t->status);

@@ -27,9 +27,12 @@ enum store_verdict {
     STORE_NEVER  /* it will not */
 };
 
+struct store_send;
+
 struct store_transfer {
     CURL *easy;
-    const char *address; /* of the file, for messages; lent */
+    struct store_send *send; /* NULL: a file is fetched; lent */
+    const char *address;     /* of the file, for messages; lent */
     struct curl_slist *headers;
     char path[FSIO_PATH_MAX];
     int fd;

@@ -122,6 +122,8 @@ void store_url_tag(const char *body, size_t body_bytes, const char *tag,
     assert(bytes > 0 && tag[0] != '\0');
     char mark[64];
     out[0] = '\0';
+    if (body_bytes == 0)
+        return;
     int length = snprintf(mark, sizeof mark, "<%s>", tag);
     assert(length > 0 && (size_t)length < sizeof mark);
     /* answers are XML, of which a word or two are shown: no parser is needed */
