@@ -86,7 +86,10 @@ struct ckpt_options {
      * next: may the run directory still be written to? An error fails the save
      * and nothing is committed. May be NULL. */
     enum err (*may_commit)(void *arg);
-    void *record_arg; /* of both */
+    /* Asked likewise, after a commit: a step that stays although it would go; 0:
+     * none. May be NULL. */
+    int64_t (*spared)(void *arg);
+    void *record_arg; /* of all three */
 };
 
 /* --- saving ---

@@ -256,6 +256,8 @@ void ckpt_save_tidy(struct ckpt_saver *saver)
                                         .keep_every = save->options.keep_every,
                                         .keep_best = save->options.keep_best,
                                         .known = &save->known };
+    if (save->options.spared != NULL)
+        retention.spare = save->options.spared(save->options.record_arg);
     ckpt_index_know(&save->known, save->step);
     if (ckpt_index_latest_write(save->run_dir, save->step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());

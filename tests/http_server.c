@@ -12,8 +12,7 @@ int main(int argc, char **argv)
     http_server_start(&server, argv[1]);
     printf("%d\n", server.port);
     fflush(stdout);
-    snprintf(path, sizeof path, "%s.count", argv[2]);
-    snprintf(made, sizeof made, "%s.made", path);
+    snprintf(made, sizeof made, "%s.made", argv[2]);
     for (;;) {
         FILE *rules = fopen(argv[2], "r");
         size_t bytes =
@@ -22,19 +21,17 @@ int main(int argc, char **argv)
             fclose(rules);
         text[bytes] = '\0';
         http_server_rules(&server, text);
-        FILE *count = fopen(made, "w"); /* nobody reads half a number */
-        if (count != NULL) {
-            fprintf(count, "%d\n", server.requests);
-            fclose(count);
-            rename(made, path);
+        for (int f = 0; f < 2; f++) { /* nobody reads half a number */
+            snprintf(path, sizeof path, "%s.%s", argv[2],
+                     f == 0 ? "count" : "faults");
+            FILE *count = fopen(made, "w");
+            if (count != NULL) {
+                fprintf(count, "%d\n",
+                        f == 0 ? server.requests : server.faults);
+                fclose(count);
+                rename(made, path);
+            }
         }
-        snprintf(made, sizeof made, "%s.faults", argv[2]);
-        count = fopen(made, "w");
-        if (count != NULL) {
-            fprintf(count, "%d\n", server.faults);
-            fclose(count);
-        }
-        snprintf(made, sizeof made, "%s.made", path);
         usleep(20000);
     }
 }

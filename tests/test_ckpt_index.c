@@ -37,17 +37,18 @@ static void test_retention(struct comm *comm, const char *run)
         int64_t step;
         const char *want;
     } cases[] = {
-        { { 0, 0, 0, NULL }, 12, "" },
-        { { 1, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9 10 11" },
-        { { 2, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9" },
+        { { 0, 0, 0, 0, NULL }, 12, "" },
+        { { 1, 0, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9 10 11" },
+        { { 2, 0, 0, 0, NULL }, 12, "1 2 4 5 6 7 8 9" },
+        { { 2, 0, 0, 7, NULL }, 12, "1 2 4 5 6 8 9" },
         /* 11 is damaged: it does not count among the good */
-        { { 3, 0, 0, NULL }, 12, "1 2 4 5 6 7 8" },
-        { { 3, 4, 0, NULL }, 12, "1 2 5 6 7" },
-        { { 1, 1, 0, NULL }, 12, "" },
-        { { 1, 5, 0, NULL }, 12, "1 2 4 6 7 8 9 11" },
+        { { 3, 0, 0, 0, NULL }, 12, "1 2 4 5 6 7 8" },
+        { { 3, 4, 0, 0, NULL }, 12, "1 2 5 6 7" },
+        { { 1, 1, 0, 0, NULL }, 12, "" },
+        { { 1, 5, 0, 0, NULL }, 12, "1 2 4 6 7 8 9 11" },
         /* nothing newer than the step just committed */
-        { { 1, 0, 0, NULL }, 5, "1 2 4" },
-        { { 99, 0, 0, NULL }, 12, "" },
+        { { 1, 0, 0, 0, NULL }, 5, "1 2 4" },
+        { { 99, 0, 0, 0, NULL }, 12, "" },
     };
     char dir[FSIO_PATH_MAX], text[128];
     int64_t *steps = NULL;

@@ -94,6 +94,7 @@ struct ckpt_retention {
     int keep;
     int64_t keep_every;
     bool keep_best;
+    int64_t spare;                  /* this step stays, too; 0: none */
     struct ckpt_index_known *known; /* NULL: all are looked at */
 };
 

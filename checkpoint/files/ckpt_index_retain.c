@@ -134,7 +134,8 @@ enum err ckpt_index_prunable(const char *run_dir,
         /* without a manifest nobody can tell whose it is */
         bool stays = (retention->keep_every > 0 &&
                       list[i] % retention->keep_every == 0) ||
-                     list[i] == best || ckpt_index_pinned(path) ||
+                     list[i] == best || list[i] == retention->spare ||
+                     ckpt_index_pinned(path) ||
                      (!is_known(retention->known, list[i]) &&
                       check_folder(path) != ERR_OK);
         if (!stays)

@@ -34,6 +34,9 @@ static const struct ledger_row {
                 "copy_s?:number scavenged?:flag" },
     { "commit-local", "step:whole bytes:whole seconds:number stage_s:number" },
     { "save-failed", "step:whole error:text reason:text" },
+    /* a commit is in checkpoint.mirror, or is not */
+    { "mirror", "step:whole bytes:whole seconds:number" },
+    { "mirror-failed", "step:whole error:text reason:text" },
 #define LEDGER_CAUSE                                                           \
     "run_uuid:text kind:text step:whole loss:number? grad_norm:number? "       \
     "reason:text batches:whole "

@@ -22,16 +22,25 @@ verify() {
     "$BIN/tessera-data" verify "$@"
 }
 
-train() { # RUN DATA
+train() { # RUN DATA [key=value ...]
     "$BIN/tessera-train" "$HERE/../../jobs/conf/tiny.cfg" "run.dir=$WORK/$1" \
         "data.train=$2" data.eval= eval.samples=0 data.seq_len=64 train.global_batch=8 \
         train.max_duration=8ba checkpoint.interval=4ba scheduler.warmup=3ba \
-        log.level=warn &&
+        log.level=warn "${@:3}" &&
         "$BIN/tessera-ckpt" digest "$WORK/$1/checkpoints/step-000000008" >"$WORK/$1.digest"
 }
 
 trains_alike() { # RUN
     train "$1" s3://sets/c4 && cmp "$WORK/local.digest" "$WORK/$1.digest" &&
+        ! grep -rqF -- "$SECRET" "$WORK/$1"
+}
+
+# mirrored RUN DIGEST [key=value ...]: a run whose directory is gone comes back
+mirrored() {
+    train "$1" "$WORK/set" "checkpoint.mirror=s3://odd.bucket/a b&<c>/é~/$1" "${@:3}" &&
+        cp "$WORK/$1.digest" "$WORK/$1.first" && rm -rf "${WORK:?}/$1" &&
+        train "$1" "$WORK/set" "checkpoint.mirror=s3://odd.bucket/a b&<c>/é~/$1" "${@:3}" &&
+        cmp "$WORK/$1.first" "$WORK/$1.digest" && { [ -z "$2" ] || cmp "$2" "$WORK/$1.digest"; } &&
         ! grep -rqF -- "$SECRET" "$WORK/$1"
 }
 
@@ -73,6 +82,14 @@ check "a run from s3 comes to the same bits" trains_alike s3
 touch "$WORK/busy"
 check "and so it does from a server that is busy" trains_alike limited
 rm "$WORK/busy"
+check "a run comes back from its mirror" mirrored mirrored "$WORK/local.digest" \
+    checkpoint.mirror_keep=1
+check "and one whose files go in parts" mirrored parts "" model.d_model=384
+check "a mirror that a run may not use" fails 0 "checkpoint.mirror: step 9 is not there" \
+    env AWS_SECRET_ACCESS_KEY=wrong "$BIN/tessera-train" "$HERE/../../jobs/conf/tiny.cfg" \
+    "run.dir=$WORK/local" "data.train=$WORK/set" data.eval= eval.samples=0 data.seq_len=64 \
+    train.global_batch=8 train.max_duration=9ba checkpoint.interval=4ba scheduler.warmup=3ba \
+    checkpoint.mirror=s3://sets/denied
 check "an object that is missing" fails 93 "s3://sets/no/index.json: no such file: status 404, NoSuchKey" \
     verify s3://sets/no
 check "a bucket that is missing" fails 93 "NoSuchBucket" verify s3://none/c4

@@ -72,7 +72,7 @@
       "runs commands (`hooks.*`)")                                             \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
-          AT(BATCH_CHECKPOINT),                                                \
+          AT(BATCH_CHECKPOINT) | AT(FIT_END),                                  \
       "saves and restores (`checkpoint.*`)")                                   \
     X("plugins", LISTEN_EACH_RANK, on_plugins_ops, (AT(COUNT) - 1),            \
       "shared objects of your own (`plugins`)")                                \

@@ -86,6 +86,7 @@ enum ask {
     ASK_EVALUATE,   /* an evaluation is due */
     ASK_TASKS,      /* scoring tasks is due */
     ASK_GENERATE,   /* samples of what the model writes are */
+    ASK_MIRROR,     /* what checkpoint.mirror is told of a step (its file) */
     /* Asked by all ranks or none, from what is the same on all. */
     ASK_SKIP,     /* in after_train_batch: leave out the update */
     ASK_CONTINUE, /* in fit_end: another attempt must finish the run */

@@ -12,6 +12,7 @@
 #include "src/tracking/tracking_rows.h"
 #include "src/train/settings/finish_settings.h"
 #include "src/train/settings/algorithm_settings.h"
+#include "src/train/settings/train_settings_checkpoint.h"
 #include "src/train/settings/train_settings_optimizer.h"
 #include "src/train/settings/train_settings_watch.h"
 
@@ -194,7 +195,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "of the shards there, of each data set: 200GiB; those used least "       \
       "recently are removed; none: no limit")                                  \
     S(data, FLOAT(0.1, 1e6), remote_deadline, "300", SETTING_LOCAL,            \
-      "seconds that a shard may take to arrive, and one more for each MiB")    \
+      "seconds that a shard may take to arrive, and one more for each MiB; "   \
+      "and a file or part of one on its way to or from checkpoint.mirror")     \
     S(data, INT(0, 64), prefetch, "2", SETTING_LOCAL,                          \
       "microbatches that a thread reads ahead of their use; 0: none")
 
@@ -319,59 +321,6 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "that are added to each prompt at most")                                 \
     S(generate, FLOAT(0, 1e6), temperature, "0", 0,                            \
       "of drawing them, from train.seed; 0: the most probable ones")
-
-#define CHECKPOINT_SETTINGS(S)                                                 \
-    S(checkpoint, DURATION, interval, "100ba", SETTING_AUTO,                   \
-      "between checkpoints, of which the last step has one in any case "       \
-      "(0ba: it alone); auto: what loses the least time by measured cost "     \
-      "and the ledger's failures",                                             \
-      .theirs = {                                                              \
-          THEIRS("save_steps save_every save_interval", "as \"100ba\"") })     \
-    S(checkpoint, CHOICE(checkpoint_writers), writers, "auto", 0,              \
-      "a file for each rank, or one in which a node's ranks write together; "  \
-      "auto: that from 64 ranks on")                                           \
-    S(checkpoint, STRING, local_dir, "", 0,                                    \
-      "folder on every node (tmpfs, NVMe) for checkpoints of its own, "        \
-      "which survive the loss of a node; %j is the job's number; empty: "      \
-      "none")                                                                  \
-    S(checkpoint, DURATION, local_interval, "0ba", 0,                          \
-      "between checkpoints in checkpoint.local_dir")                           \
-    S(checkpoint, BOOL, keep_state, "false", 0,                                \
-      "every finished step stays in checkpoint.local_dir, a folder in the "    \
-      "nodes' memory, until the second after it: a node's death costs one "    \
-      "finished step at most and the one at work, which is all with "          \
-      "checkpoint.async = false")                                              \
-    S(checkpoint, CHOICE(checkpoint_redundancy), redundancy, "partner", 0,     \
-      "of checkpoints in checkpoint.local_dir: parity over pairs of nodes, "   \
-      "or over groups")                                                        \
-    S(checkpoint, INT(2, 32), redundancy_group, "8", 0,                        \
-      "nodes of a group at most, which survives the loss of one of them")      \
-    S(checkpoint, INT(0, 1e6), keep, "3", 0,                                   \
-      "committed checkpoints to keep; 0: all",                                 \
-      .theirs = { ALSO(                                                        \
-          "save_total_limit save_num_checkpoints_to_keep keep_latest_k") })    \
-    S(checkpoint, INT(0, SETTINGS_LARGE), keep_every, "0", 0,                  \
-      "steps that are a multiple of it are kept for good; 0: none")            \
-    S(checkpoint, BOOL, keep_best, "false", 0,                                 \
-      "and the one with the least loss on data.eval is kept (RUN#best)",       \
-      .theirs = { ALSO("save_best load_best_model_at_end save_top_k") })       \
-    S(checkpoint, BOOL, async, "true", 0,                                      \
-      "copy the state and write it while training goes on; needs memory "      \
-      "for the copy",                                                          \
-      .theirs = { ALSO("async_save async_mode") })                             \
-    S(checkpoint, FLOAT(0.1, 1e6), timeout_s, "600", 0,                        \
-      "seconds a rank may write, or be waited for in a save")                  \
-    S(checkpoint, INT(1, 1e6), failures_max, "3", 0,                           \
-      "failed saves in a row that end the run")                                \
-    S(checkpoint, PATH, load, "", TRAIN_DECIDES_START,                         \
-      "the first start goes on from this checkpoint, or run directory's "      \
-      "newest, of another run: weights, optimizer, position; data, schedule "  \
-      "and seed may be others; empty: no")                                     \
-    S(checkpoint, BOOL, load_weights_only, "false", TRAIN_DECIDES_START,       \
-      "of checkpoint.load only weights, from step 0, as model.weights does")   \
-    S(checkpoint, STRING, load_ignore, "", TRAIN_DECIDES_START,                \
-      "globs of names, with blanks between, such as lm_head.*: tensors of "    \
-      "checkpoint.load that are left out, and of the run that stay fresh")
 
 #define PARALLEL_SETTINGS(S)                                                   \
     S(parallel, CHOICE(replica_strategy), strategy, "auto",                    \

@@ -71,6 +71,8 @@ static bool meet(const struct trainer_schedule *plan, struct duration a,
       "unless by chance: make one a multiple of the other, in ba",             \
       run->plan == NULL ||                                                     \
           meet(run->plan, s->eval.interval, s->checkpoint.interval))           \
+    X(mirror, "checkpoint.mirror_*", "checkpoint.mirror is empty",             \
+      GIVEN(s->checkpoint.mirror))                                             \
     X(parity, "checkpoint.redundancy_group",                                   \
       "it is of checkpoint.redundancy = xor",                                  \
       s->checkpoint.redundancy == REDUNDANCY_XOR)                              \

@@ -67,7 +67,10 @@ struct on_checkpoint {
     struct on_checkpoint_told told;
     struct on_checkpoint_local local;
     struct on_checkpoint_kept kept;
+    struct on_checkpoint_mirror *mirror;
 };
+
+static enum err may_commit(void *arg);
 
 static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
                                    struct run *run)
@@ -89,8 +92,13 @@ static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
         TRY(comm_agree(run->comm,
                        on_checkpoint_kept_forget(run->comm, from.local_dir,
                                                  checkpoint->local.own.path)));
+    TRY(comm_agree(run->comm,
+                   on_checkpoint_mirror_create(run, may_commit, checkpoint,
+                                               &checkpoint->mirror)));
+    TRY(on_checkpoint_mirror_fetch(checkpoint->mirror));
     TRY(on_checkpoint_restore(run, &from, &restored));
     checkpoint->last_step = restored.committed;
+    on_checkpoint_mirror_committed(checkpoint->mirror, restored.committed);
     checkpoint->arithmetics = restored.arithmetics;
     return ERR_OK;
 }
@@ -116,6 +124,12 @@ static enum err may_commit(void *arg)
         rc = lock_check(checkpoint->lock);
     pthread_mutex_unlock(&checkpoint->mutex);
     return rc;
+}
+
+static int64_t spared(void *arg)
+{
+    struct on_checkpoint *checkpoint = arg;
+    return on_checkpoint_mirror_spared(checkpoint->mirror);
 }
 
 /* A smaller microbatch leaves room for the copy, if that is where tensors are. */
@@ -155,6 +169,7 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         .stage = s->checkpoint.async,
         .record = record_save,
         .may_commit = may_commit,
+        .spared = spared,
         .record_arg = checkpoint,
         .memory = on_checkpoint_copies_memory(checkpoint->copies),
         .local_dir = kept ? NULL : checkpoint->local.dir,
@@ -194,6 +209,7 @@ static void take_in(struct on_checkpoint *checkpoint)
                  progress->stage_s + progress->persist_s + progress->commit_s);
         checkpoint->last_step = progress->step;
         checkpoint->saves_failed = 0;
+        on_checkpoint_mirror_committed(checkpoint->mirror, progress->step);
     } else if (progress->phase == CKPT_FAILED) {
         if (checkpoint->saves_failed++ == 0)
             checkpoint->failing_since = clock_now();
@@ -381,6 +397,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
     if (kept && !last && step->step > 0)
         TRY(on_checkpoint_kept_step(&checkpoint->kept, checkpoint->copies,
                                     checkpoint->arithmetics));
+    on_checkpoint_mirror_hear(checkpoint->mirror, step->agreed[ASK_MIRROR]);
     TRY(save_if_due(checkpoint, step, last));
     return kept && last ? on_checkpoint_kept_end(&checkpoint->kept) : ERR_OK;
 }
@@ -393,6 +410,7 @@ static void checkpoint_ask(struct on_checkpoint *checkpoint,
     events_ask(asks, ASK_SETTLE,
                checkpoint->saves_failed >= s->checkpoint.failures_max);
     asks->end_s = fmax(asks->end_s, 2 * checkpoint->save_s);
+    on_checkpoint_mirror_ask(checkpoint->mirror, asks);
     if (step->rank != 0)
         return;
     events_ask(
@@ -419,6 +437,8 @@ static enum err checkpoint_handle(void *self, enum event event,
         on_checkpoint_interval_begin(checkpoint->interval, step->step);
         checkpoint->commit_at = checkpoint->local_at = clock_now();
         return ERR_OK;
+    case EVENT_FIT_END:
+        return on_checkpoint_mirror_finish(checkpoint->mirror);
     case EVENT_BATCH_ASK:
         TRY(on_checkpoint_kept_wait(&checkpoint->kept));
         checkpoint_ask(checkpoint, step, asks);
@@ -446,6 +466,7 @@ static enum err checkpoint_create(void *self, struct run *run)
 static bool checkpoint_leave(void *self, bool together)
 {
     struct on_checkpoint *checkpoint = self;
+    on_checkpoint_mirror_stop(checkpoint->mirror);
     if (together) { /* false: its thread hangs in a write */
         bool ended = ckpt_saver_destroy(checkpoint->kept.saver);
         return ckpt_saver_destroy(checkpoint->saver) && ended;
@@ -459,6 +480,7 @@ static bool checkpoint_leave(void *self, bool together)
 static void checkpoint_destroy(void *self)
 {
     struct on_checkpoint *checkpoint = self;
+    on_checkpoint_mirror_destroy(checkpoint->mirror);
     on_checkpoint_items_destroy(checkpoint->items);
     on_checkpoint_copies_destroy(checkpoint->copies);
     on_checkpoint_interval_destroy(checkpoint->interval);

@@ -54,6 +54,7 @@ void on_checkpoint_kept_begin(struct run *run, int64_t stays,
     options->record_arg = &kept->told;
     /* nodes commit only with all ranks of the attempt */
     options->may_commit = NULL;
+    options->spared = NULL;
 }
 
 /* That a step could not be kept is told by the saver, and costs nothing as long as

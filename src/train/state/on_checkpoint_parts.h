@@ -185,3 +185,36 @@ enum err on_checkpoint_kept_forget(const struct comm *comm, const char *at,
                                    const char *dir);
 /* The attempt ends and the run directory has its last step: all goes. */
 enum err on_checkpoint_kept_end(struct on_checkpoint_kept *kept);
+
+/* --- in an object store (on_checkpoint_mirror.c) --- */
+
+/* NULL without checkpoint.mirror: the functions below take that. */
+struct on_checkpoint_mirror;
+
+/* may_commit: as in struct ckpt_options. ERR_USAGE for an address that cannot be
+ * written to. */
+enum err on_checkpoint_mirror_create(struct run *run,
+                                     enum err (*may_commit)(void *arg),
+                                     void *arg,
+                                     struct on_checkpoint_mirror **out);
+/* What is on its way is given up; destroy waits for that. */
+void on_checkpoint_mirror_stop(struct on_checkpoint_mirror *mirror);
+void on_checkpoint_mirror_destroy(struct on_checkpoint_mirror *mirror);
+
+/* Before a load: what the mirror has newer than the run directory comes into that,
+ * each rank its share. An error where the run directory has nothing and what the
+ * mirror has is not known: the run would begin anew. Collective. */
+enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *mirror);
+
+/* The run directory's newest step. */
+void on_checkpoint_mirror_committed(struct on_checkpoint_mirror *mirror,
+                                    int64_t step);
+/* The step that the run directory must keep for now; 0: none. For any thread. */
+int64_t on_checkpoint_mirror_spared(struct on_checkpoint_mirror *mirror);
+/* In batch_ask, and with what ranks have agreed on. */
+void on_checkpoint_mirror_ask(struct on_checkpoint_mirror *mirror,
+                              struct asks *asks);
+void on_checkpoint_mirror_hear(struct on_checkpoint_mirror *mirror,
+                               int64_t agreed);
+/* At the attempt's end: wait for the newest, for a while. Collective. */
+enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *mirror);

@@ -1,0 +1,54 @@
+/* Checkpoints of a run in an object store, at checkpoint.mirror:
+ *
+ *   PREFIX/step-000000060-01234567-0123456789ab/...   a checkpoint's files
+ *
+ * The digits behind the step are the first of the SHA-256 of the run's uuid and of
+ * MANIFEST.json: a folder is of one run and of one save, and what lies in it after an
+ * upload that was cut off needs no replacing. MANIFEST.json comes last: a folder
+ * without it is no checkpoint. A file belongs to one rank, by its number; nothing is
+ * agreed on, and who commits asks the store whether all are there. */
+#pragma once
+
+#include "checkpoint/files/ckpt_manifest.h"
+#include "src/data/remote/store_write.h"
+
+/* A checkpoint's folder there; its files are those of the manifest. */
+struct mirror_step {
+    int64_t step;    /* -1: none */
+    char folder[64]; /* its name */
+    char *text;      /* MANIFEST.json */
+    size_t text_bytes;
+    struct ckpt_manifest *manifest;
+};
+/* Zeros are fine. */
+void mirror_step_free(struct mirror_step *step);
+
+/* The checkpoint in a folder of this machine, whose manifest is read. */
+enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out);
+
+/* The newest whole one above a step, without its manifest; step -1: none. uuid: of the
+ * run whose they are to be; "": of whatever run, but ERR_USAGE where they are of
+ * several. */
+enum err mirror_newest(struct store *store, int64_t above, const char *uuid,
+                       struct mirror_step *out);
+
+/* Put a rank's share of the files that lie in checkpoint_dir. */
+enum err mirror_put(struct store *store, const struct mirror_step *step,
+                    const char *checkpoint_dir, int rank, int ranks);
+/* How many files are not there yet, and one of them. */
+enum err mirror_missing(struct store *store, const struct mirror_step *step,
+                        int *count, char file[CKPT_FILE_BYTES]);
+/* When none is missing: from now on it is a checkpoint. */
+enum err mirror_commit(struct store *store, const struct mirror_step *step);
+/* Behind a commit: of the run's others the keep - 1 newest whole ones below the step
+ * and multiples of keep_every (0: none) stay; keep 0: all whole ones. What is not
+ * whole goes, and with `later` what is of the same or of a later step. */
+enum err mirror_retain(struct store *store, const struct mirror_step *step,
+                       int64_t keep, int64_t keep_every, bool later);
+
+/* Fetch MANIFEST.json into a folder; then, of what mirror_step_of() has made of that,
+ * a rank's share of the files. */
+enum err mirror_get_manifest(struct store *store, const char *folder,
+                             const char *to);
+enum err mirror_get(struct store *store, const struct mirror_step *step,
+                    const char *to, int rank, int ranks);

@@ -1,0 +1,442 @@
+/* Copies commits to an object store, checkpoint.mirror, behind the training, and
+ * brings them back where the run directory has lost them.
+ *
+ * Each rank has a thread that puts its share of a committed folder's files; rank 0's
+ * then waits until the store has all of them, and puts the manifest. Which step is
+ * next rank 0 decides when the last one is done or given up: the newest commit, so
+ * that an upload slower than the commits leaves out steps, and ends what it begins.
+ * All hear it in the exchange that ends a step, as a number (ASK_MIRROR): twice the
+ * step, and one more from a rank that could not put its share of it. Nothing waits
+ * for any of this but the end of an attempt, for a while. */
+#include "src/train/state/on_checkpoint_parts.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/base/process.h"
+#include "src/base/units.h"
+#include "src/job/ledger.h"
+#include "src/job/stop.h"
+#include "src/mirror/mirror.h"
+
+#define POLL_S 0.2    /* between looks for others' files; grows tenfold */
+#define SIGNAL_S 30.0 /* that the end waits after a signal */
+
+struct on_checkpoint_mirror {
+    struct run *run;
+    struct store *store;
+    enum err (*may_commit)(void *arg);
+    void *arg;
+    bool looked; /* for newer steps, at the start */
+
+    pthread_t thread;
+    bool made;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    /* guarded; the first two change in the training's thread alone */
+    int64_t committed;      /* newest step in the run directory; -1: none */
+    int64_t begun;          /* last step that all were told to put */
+    int64_t wanted, worked; /* the thread's step, and the last that has ended */
+    int64_t failed;         /* here, or at another rank that has told so */
+    double longest_s;
+    bool quits;
+};
+
+static bool stays(struct on_checkpoint_mirror *m, int64_t step)
+{
+    pthread_mutex_lock(&m->mutex);
+    bool goes_on = !m->quits && m->failed != step;
+    pthread_mutex_unlock(&m->mutex);
+    return goes_on;
+}
+
+/* --- in the thread --- */
+
+/* Rank 0: until all files are there. A rank is given up when for the time of a file
+ * no more have come. */
+static enum err await_files(struct on_checkpoint_mirror *m,
+                            const struct mirror_step *step)
+{
+    int count = 0, least = INT32_MAX;
+    char file[CKPT_FILE_BYTES];
+    int64_t largest = 0;
+    double since = clock_now(), pause_s = POLL_S;
+    for (int i = 0; i < step->manifest->shard_count; i++)
+        if (step->manifest->shards[i].bytes > largest)
+            largest = step->manifest->shards[i].bytes;
+    double most_s = 2 * m->run->settings.data.remote_deadline +
+                    (double)largest / (double)(1 << 20);
+    for (;;) {
+        TRY(mirror_missing(m->store, step, &count, file));
+        if (count == 0)
+            return ERR_OK;
+        since = count < least ? clock_now() : since;
+        least = count < least ? count : least;
+        double until = clock_now() + pause_s;
+        while (clock_now() < until && stays(m, step->step))
+            clock_sleep(POLL_S / 4);
+        if (!stays(m, step->step) || clock_now() - since > most_s)
+            return err_set(ERR_IO,
+                           "%d files are missing there, such as %s: the rank "
+                           "that has it has said why, or hangs",
+                           count, file);
+        pause_s = fmin(pause_s * 1.5, POLL_S * 10);
+    }
+}
+
+static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
+                       int64_t *bytes)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &m->run->settings;
+    struct mirror_step step = { .step = -1 };
+    char path[FSIO_PATH_MAX];
+    TRY_OUT(ckpt_index_path(path, s->run.dir, number));
+    TRY_OUT(mirror_step_of(path, &step));
+    *bytes = step.manifest->bytes;
+    TRY_OUT(mirror_put(m->store, &step, path, m->run->rank, m->run->ranks));
+    if (m->run->rank != 0)
+        goto out;
+    TRY_OUT(await_files(m, &step));
+    TRY_OUT(m->may_commit(m->arg));
+    TRY_OUT(mirror_commit(m->store, &step));
+    if (mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
+                      s->checkpoint.keep_every, m->looked) != ERR_OK)
+        log_warn("checkpoint.mirror: old checkpoints stay: %s", err_text());
+out:
+    mirror_step_free(&step);
+    return rc;
+}
+
+/* What has come of a step, for the log and, by rank 0, the ledger. */
+static void tell(const struct on_checkpoint_mirror *m, int64_t step,
+                 const struct err_kept *kept, int64_t bytes, double seconds)
+{
+    const struct run *run = m->run;
+    char size[32];
+    json_t *fields = NULL;
+    units_bytes((double)bytes, size, sizeof size);
+    if (kept->code != ERR_OK)
+        log_warn("checkpoint.mirror: step %lld is not there: %s; the run "
+                 "directory has it, and the next commit is tried again",
+                 (long long)step, kept->text);
+    else if (run->rank == 0)
+        log_info("step %lld is in %s: %s in %.2fs", (long long)step,
+                 store_address(m->store), size, seconds);
+    if (run->rank != 0)
+        return;
+    if (kept->code == ERR_OK)
+        fields = json_pack("{s:I, s:I, s:f}", "step", (json_int_t)step, "bytes",
+                           (json_int_t)bytes, "seconds", seconds);
+    else
+        fields = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "error",
+                           err_name(kept->code), "reason", kept->text);
+    if (ledger_append(run->settings.run.dir,
+                      kept->code == ERR_OK ? "mirror" : "mirror-failed",
+                      run->attempt, fields) != ERR_OK)
+        log_warn("step %lld: no line in the ledger: %s", (long long)step,
+                 err_text());
+}
+
+static void *work(void *arg)
+{
+    struct on_checkpoint_mirror *m = arg;
+    pthread_mutex_lock(&m->mutex);
+    while (!m->quits) {
+        int64_t step = m->wanted, bytes = 0;
+        struct err_kept kept;
+        if (step == m->worked) {
+            pthread_cond_wait(&m->wake, &m->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&m->mutex);
+        double begin = clock_now();
+        err_keep(&kept, upload(m, step, &bytes));
+        double seconds = clock_now() - begin;
+        pthread_mutex_lock(&m->mutex);
+        bool quits = m->quits;
+        pthread_mutex_unlock(&m->mutex);
+        if (!quits || kept.code == ERR_OK)
+            tell(m, step, &kept, bytes, seconds);
+        pthread_mutex_lock(&m->mutex);
+        m->worked = step;
+        if (kept.code != ERR_OK)
+            m->failed = step;
+        else
+            m->longest_s = fmax(m->longest_s, seconds);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    return NULL;
+}
+
+/* --- in the training's thread --- */
+
+enum err on_checkpoint_mirror_create(struct run *run,
+                                     enum err (*may_commit)(void *arg),
+                                     void *arg,
+                                     struct on_checkpoint_mirror **out)
+{
+    enum err rc = ERR_OK;
+    struct on_checkpoint_mirror *m = NULL;
+    const struct train_settings *s = &run->settings;
+    const struct store_options options = { s->data.remote_deadline, 0.0 };
+    *out = NULL;
+    if (s->checkpoint.mirror[0] == '\0')
+        return ERR_OK;
+    TRY(new_zeroed(&m, 1));
+    *m = (struct on_checkpoint_mirror){ .run = run,
+                                        .may_commit = may_commit,
+                                        .arg = arg,
+                                        .committed = -1,
+                                        .begun = -1,
+                                        .wanted = -1,
+                                        .worked = -1,
+                                        .failed = -1 };
+    pthread_mutex_init(&m->mutex, NULL);
+    pthread_cond_init(&m->wake, NULL);
+    TRY_OUT(store_open(s->checkpoint.mirror, &options, &m->store));
+    TRY_OUT(store_writable(m->store));
+    m->made = process_thread(&m->thread, 0, work, m) == 0;
+    if (!m->made)
+        rc = err_set(ERR_MEMORY, "no thread for checkpoint.mirror");
+out:
+    if (rc != ERR_OK)
+        on_checkpoint_mirror_destroy(m);
+    else
+        *out = m;
+    return err_prefix(rc, "checkpoint.mirror");
+}
+
+void on_checkpoint_mirror_stop(struct on_checkpoint_mirror *m)
+{
+    if (m == NULL || m->store == NULL)
+        return;
+    pthread_mutex_lock(&m->mutex);
+    m->quits = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+    store_stop(m->store, true);
+}
+
+void on_checkpoint_mirror_destroy(struct on_checkpoint_mirror *m)
+{
+    if (m == NULL)
+        return;
+    on_checkpoint_mirror_stop(m);
+    if (m->made)
+        pthread_join(m->thread, NULL);
+    store_close(m->store);
+    pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->mutex);
+    free(m);
+}
+
+void on_checkpoint_mirror_committed(struct on_checkpoint_mirror *m,
+                                    int64_t step)
+{
+    if (m == NULL)
+        return;
+    pthread_mutex_lock(&m->mutex);
+    m->committed = step;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+int64_t on_checkpoint_mirror_spared(struct on_checkpoint_mirror *m)
+{
+    if (m == NULL)
+        return 0;
+    pthread_mutex_lock(&m->mutex);
+    int64_t step = m->wanted != m->worked    ? m->wanted
+                   : m->committed > m->begun ? m->committed
+                                             : 0;
+    pthread_mutex_unlock(&m->mutex);
+    return step;
+}
+
+/* Whether the thread has ended what it was told. */
+static bool is_idle(struct on_checkpoint_mirror *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    bool idle = m->wanted == m->worked;
+    pthread_mutex_unlock(&m->mutex);
+    return idle;
+}
+
+void on_checkpoint_mirror_ask(struct on_checkpoint_mirror *m, struct asks *asks)
+{
+    if (m == NULL)
+        return;
+    bool idle = is_idle(m);
+    pthread_mutex_lock(&m->mutex);
+    if (m->begun >= 0 && m->failed == m->begun)
+        events_ask(asks, ASK_MIRROR, 2 * m->begun + 1);
+    asks->end_s += 2 * m->longest_s;
+    pthread_mutex_unlock(&m->mutex);
+    if (m->run->rank == 0 && idle && m->committed > m->begun)
+        events_ask(asks, ASK_MIRROR, 2 * m->committed);
+}
+
+void on_checkpoint_mirror_hear(struct on_checkpoint_mirror *m, int64_t agreed)
+{
+    if (m == NULL || agreed < 2)
+        return;
+    pthread_mutex_lock(&m->mutex);
+    if (agreed % 2 != 0) {
+        m->failed = agreed / 2;
+    } else if (agreed / 2 > m->begun) {
+        m->begun = m->wanted = agreed / 2;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+/* Rank 0: of the newest nothing more is to be waited for. */
+static bool is_over(struct on_checkpoint_mirror *m, double begin)
+{
+    const struct run *run = m->run;
+    int reason =
+        run->now.stop_signal != 0 ? run->now.stop_signal : stop_requested();
+    double most_s = run->settings.checkpoint.mirror_wait_s, least_s = SIGNAL_S;
+    pthread_mutex_lock(&m->mutex);
+    if (reason == STOP_BY_TIME)
+        least_s = fmax(least_s, 2 * m->longest_s);
+    bool ended = m->wanted == m->worked && m->begun == m->committed;
+    pthread_mutex_unlock(&m->mutex);
+    if (reason != 0)
+        most_s = fmin(most_s, least_s);
+    return ended || clock_now() - begin > most_s;
+}
+
+/* The newest, which no commit will follow: tried twice, as the commit itself. */
+static bool has_failed(struct on_checkpoint_mirror *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    bool failed = m->wanted == m->worked && m->begun == m->committed &&
+                  m->begun >= 0 && m->failed == m->begun;
+    pthread_mutex_unlock(&m->mutex);
+    return failed && stop_requested() == 0;
+}
+
+static void try_again(struct on_checkpoint_mirror *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->failed = m->worked = -1;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *m)
+{
+    double begin = clock_now();
+    if (m == NULL)
+        return ERR_OK;
+    bool again = false;
+    for (int64_t say[3] = { 0, 1 }; say[1] != 0;) {
+        struct asks asks = { 0 };
+        on_checkpoint_mirror_ask(m, &asks);
+        say[0] = asks.of[ASK_MIRROR];
+        say[2] = m->run->rank == 0 && !again && has_failed(m);
+        say[1] = say[2] != 0 || (m->run->rank == 0 && !is_over(m, begin));
+        TRY(comm_all_reduce_i64(m->run->comm, say, 3, COMM_MAX));
+        if (say[2] != 0)
+            try_again(m);
+        else
+            on_checkpoint_mirror_hear(m, say[0]);
+        again = again || say[2] != 0;
+        for (double end = clock_now() + POLL_S;
+             say[1] != 0 && clock_now() < end && !is_idle(m);)
+            clock_sleep(POLL_S / 20);
+    }
+    if (m->run->rank == 0 && m->committed >= 0 && !is_idle(m))
+        log_warn("checkpoint.mirror: step %lld is not there after %.0f s, and "
+                 "is not waited for: the run directory has it, and the next "
+                 "attempt goes on with it",
+                 (long long)m->committed, clock_now() - begin);
+    return ERR_OK;
+}
+
+/* --- at the start --- */
+
+struct found {
+    int64_t step;
+    char folder[64], tmp[FSIO_PATH_MAX];
+};
+
+/* Rank 0: what is newer there than what is here, and a folder with its manifest. */
+static enum err look(struct on_checkpoint_mirror *m, struct found *out)
+{
+    const char *dir = m->run->settings.run.dir;
+    struct mirror_step newest;
+    int64_t here = -1;
+    char uuid[CKPT_UUID_BYTES], name[40], path[FSIO_PATH_MAX];
+    enum err rc = ckpt_index_newest(path, dir);
+    if (rc != ERR_OK && rc != ERR_CHECKPOINT)
+        return rc;
+    if (rc == ERR_OK)
+        here = ckpt_manifest_step_of(path);
+    TRY(ckpt_index_uuid_read(dir, uuid));
+    rc = mirror_newest(m->store, here, uuid, &newest);
+    m->looked = rc == ERR_OK;
+    if (rc != ERR_OK && here >= 0) {
+        log_warn("checkpoint.mirror: whether it has a newer step than %lld is "
+                 "not known: %s",
+                 (long long)here, err_text());
+        return ERR_OK;
+    }
+    out->step = newest.step;
+    if (rc != ERR_OK || newest.step < 0)
+        return rc;
+    memcpy(out->folder, newest.folder, sizeof out->folder);
+    snprintf(name, sizeof name, "mirror.%d", m->run->attempt);
+    log_info("the run directory has %s: step %lld comes from %s/%s",
+             here < 0 ? "no checkpoint" : "an older checkpoint",
+             (long long)newest.step, store_address(m->store), newest.folder);
+    TRY(ckpt_index_tmp_path(out->tmp, dir, newest.step, name));
+    TRY(ckpt_index_begin(dir, out->tmp, name));
+    return mirror_get_manifest(m->store, newest.folder, out->tmp);
+}
+
+enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
+{
+    struct found found = { .step = -1 };
+    struct mirror_step step = { .step = -1 };
+    if (m == NULL)
+        return ERR_OK;
+    m->looked = m->run->position.came_back.asked;
+    if (m->looked)
+        return ERR_OK;
+    const char *dir = m->run->settings.run.dir;
+    struct comm *comm = m->run->comm;
+    enum err rc = m->run->rank == 0 ? look(m, &found) : ERR_OK;
+    rc = comm_agree(comm, rc);
+    if (rc == ERR_OK)
+        TRY(comm_broadcast(comm, &found, sizeof found, 0));
+    if (rc == ERR_OK && found.step < 0)
+        return ERR_OK;
+    if (rc == ERR_OK) {
+        rc = mirror_step_of(found.tmp, &step);
+        if (rc == ERR_OK && strcmp(step.folder, found.folder) != 0)
+            rc = err_set(ERR_CHECKPOINT, "%s/%s holds the manifest of %s",
+                         store_address(m->store), found.folder, step.folder);
+        if (rc == ERR_OK)
+            rc = mirror_get(m->store, &step, found.tmp, m->run->rank,
+                            m->run->ranks);
+        mirror_step_free(&step);
+        rc = comm_agree(comm, rc);
+    }
+    if (m->run->rank == 0 && rc == ERR_OK)
+        rc = ckpt_index_commit(dir, found.step, found.tmp, true, NULL);
+    if (m->run->rank == 0 && rc != ERR_OK && found.tmp[0] != '\0') {
+        struct err_kept kept;
+        err_keep(&kept, rc);
+        (void)ckpt_index_discard(dir, found.tmp);
+        err_again(&kept);
+    }
+    return err_prefix(comm_agree(comm, rc), "checkpoint.mirror");
+}

@@ -1,0 +1,166 @@
+#!/usr/bin/env bats
+# checkpoint.mirror: commits are copied to a store behind the training, and a run whose
+# directory is gone goes on from there to the same bits, whatever the store does.
+
+bats_require_minimum_version 1.5.0
+load run_helpers
+
+setup_file() {
+    data_folder
+    mkdir -p "$DIR/s3/bucket"
+    : >"$DIR/rules"
+    "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
+    echo $! >"$DIR/server.pid"
+    wait_for 5 test -s "$DIR/port"
+    train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
+    digest "$DIR/ref" >"$DIR/ref.digest"
+}
+
+teardown_file() {
+    kill "$(cat "$DIR/server.pid")" || true
+    rm -rf "$DIR"
+}
+
+FEW=(train.max_duration=12ba checkpoint.interval=3ba eval.interval=12ba log.level=info)
+
+setup() {
+    AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(cat "$DIR/port")
+    export AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=secret
+    rules ""
+    MIRROR=("${FEW[@]}" "checkpoint.mirror=s3://bucket/$BATS_TEST_NUMBER")
+    THERE=$DIR/s3/bucket/$BATS_TEST_NUMBER
+}
+
+rules() { # TEXT
+    printf '%s\n' "$1" >"$DIR/rules"
+    sleep 0.1
+}
+
+same_bits() { # RUN
+    [ "$(basename "$(newest "$1")")" = step-000000012 ]
+    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
+}
+
+# all_whole: whatever has a manifest there is a checkpoint whose every byte is good
+all_whole() {
+    local manifest folder
+    for manifest in "$THERE"/*/MANIFEST.json; do
+        [ -f "$manifest" ] || continue
+        folder=$(basename "$(dirname "$manifest")")
+        rm -rf "$DIR/look"
+        mkdir "$DIR/look"
+        cp -r "$(dirname "$manifest")" "$DIR/look/${folder:0:14}"
+        "$BIN/tessera-ckpt" verify "$DIR/look/${folder:0:14}" || return 1
+    done
+}
+
+# killed RANKS RUN STEP: at that step; KEEP: its directory stays
+killed() {
+    local ranks
+    start "$1" "$2" "${MIRROR[@]}"
+    wait_for 120 steps_logged "$2" "$3"
+    ranks=$(ranks_of "${pid:?}")
+    # shellcheck disable=SC2086 # several words
+    kill -9 $ranks
+    wait "$pid" || true
+    # shellcheck disable=SC2086
+    wait_for 10 gone $ranks
+    [ -n "${KEEP:-}" ] || rm -rf "$2"
+}
+
+@test "each commit is there, the newest at the end, and no more than are kept" {
+    train 2 "$DIR/one" "${MIRROR[@]}" checkpoint.mirror_keep=2
+    same_bits "$DIR/one"
+    ls "$THERE"
+    [ "$(find "$THERE" -name MANIFEST.json | wc -l)" -le 2 ]
+    [ "$(find "$THERE" -mindepth 1 -maxdepth 1 | wc -l)" -le 2 ]
+    [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+    all_whole
+    jq -es 'any(.[]; .event == "mirror" and .step == 12)' "$DIR/one/ledger.jsonl"
+}
+
+@test "a directory that is gone comes back, on other numbers of ranks, to the same bits" {
+    for ranks in 1 2 3; do
+        killed 2 "$DIR/gone$ranks" 8
+        run -0 train $ranks "$DIR/gone$ranks" "${MIRROR[@]}"
+        [[ "$output" == *"the run directory has no checkpoint: step "*" comes from s3://bucket/"* ]]
+        same_bits "$DIR/gone$ranks"
+        all_whole
+        rm -rf "$THERE"
+    done
+}
+
+@test "a finished run whose directory is gone is there again" {
+    train 1 "$DIR/done" "${MIRROR[@]}"
+    rm -rf "$DIR/done"
+    run -0 train 1 "$DIR/done" "${MIRROR[@]}"
+    [[ "$output" == *"finished at step 12 already"* ]]
+    same_bits "$DIR/done"
+}
+
+# ROUNDS and SEED: so many deaths, with other faults each
+@test "a store that fails now and then, and is slow: nothing is lost" {
+    for round in $(seq "${ROUNDS:-1}"); do
+        rules "* chance $((${SEED:-1} + round)):30 -"
+        killed $((round % 3 + 1)) "$DIR/bad" $((3 + round % 8))
+        all_whole
+        train $(((round + 1) % 3 + 1)) "$DIR/bad" "${MIRROR[@]}"
+        same_bits "$DIR/bad"
+        all_whole
+        rules "PUT slow 2000000 -"
+        rm -rf "$DIR/bad"
+        train 2 "$DIR/bad" "${MIRROR[@]}"
+        same_bits "$DIR/bad"
+        rm -rf "$DIR/bad" "$THERE"
+        echo "round $round: $(cat "$DIR/rules.faults") faults so far"
+    done
+    [ "$(cat "$DIR/rules.faults")" -gt 0 ]
+}
+
+@test "denied: the run goes on, says so with what to do, and is tried again" {
+    rules "PUT status 403 2"
+    run -0 train 1 "$DIR/denied" "${MIRROR[@]}"
+    [[ "$output" == *"checkpoint.mirror: step "*" is not there: s3://bucket/"*"may not be written: status 403"*"credentials"* ]]
+    same_bits "$DIR/denied"
+    grep -q '"mirror-failed"' "$DIR/denied/ledger.jsonl"
+    [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+}
+
+@test "a half upload is no checkpoint, goes, and hinders no other run" {
+    rules "MANIFEST status 403 -"
+    killed 2 "$DIR/half" 8
+    [ -z "$(compgen -G "$THERE/*/MANIFEST.json")" ]
+    [ -n "$(compgen -G "$THERE/*")" ]
+    rules ""
+    run -0 train 2 "$DIR/half" "${MIRROR[@]}"
+    [[ "$output" != *"comes from s3"* ]]
+    rm -rf "$DIR/half"
+    run -0 train 2 "$DIR/half" "${MIRROR[@]}"
+    [[ "$output" == *"step 12 comes from s3"* ]]
+    same_bits "$DIR/half"
+    rm -rf "$DIR/half" "$THERE"
+    rules "MANIFEST status 403 -"
+    KEEP=1 killed 2 "$DIR/half" 8
+    rules ""
+    train 2 "$DIR/half" "${MIRROR[@]}"
+    same_bits "$DIR/half"
+    [ "$(find "$THERE" -name MANIFEST.json | wc -l)" = "$(find "$THERE" -mindepth 1 -maxdepth 1 | wc -l)" ]
+}
+
+@test "an end does not wait for ever, and says so" {
+    rules "PUT delay 1000 -"
+    run -0 train 1 "$DIR/waits" "${MIRROR[@]}" checkpoint.mirror_wait_s=1
+    [[ "$output" == *"step 12 is not there after "*"is not waited for"* ]]
+    rules ""
+    train 1 "$DIR/waits" "${MIRROR[@]}"
+    [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+    all_whole
+}
+
+@test "no run begins anew where it is not known what the mirror has" {
+    rules "GET status 403 -"
+    run -93 train 1 "$DIR/unknown" "${MIRROR[@]}"
+    [[ "$output" == *"checkpoint.mirror: "*"may not be read"* ]]
+    run -64 train 1 "$DIR/unknown" "${FEW[@]}" checkpoint.mirror=http://host/x
+    [[ "$output" == *"only s3:// can be written to"* ]]
+}
