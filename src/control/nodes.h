@@ -41,8 +41,9 @@ struct nodes_node {
     bool slow;      /* a run has left it lately for a spare */
     bool suspect;   /* others did not hear it any more, or it told nothing */
     bool lost;      /* of these, who ended the last attempt */
-    bool trained;   /* the last attempt had it: its memory has what was saved there */
-    bool asked;     /* by the step at hand */
+    bool
+        trained; /* the last attempt had it: its memory has what was saved there */
+    bool asked; /* by the step at hand */
     enum nodes_place place;
     /* what came of that step; code NULL: nothing */
     enum nodes_verdict verdict;
