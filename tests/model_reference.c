@@ -134,9 +134,9 @@ static void qk_norm(struct run *run, int block, double *qkv)
     const double *key_gamma = tensor(run, block, PARAM_K_NORM_WEIGHT);
     const double *key_beta = tensor(run, block, PARAM_K_NORM_BIAS);
     if (c->qk_norm == QK_NORM_FULL) {
-        norm(run, run->d, qkv, gamma, beta, qkv);
-        norm(run, c->n_kv_heads * width, qkv + run->d, key_gamma, key_beta,
-             qkv + run->d);
+        norm(run, keys * width, qkv, gamma, beta, qkv);
+        norm(run, c->n_kv_heads * width, qkv + keys * width, key_gamma,
+             key_beta, qkv + keys * width);
     }
     for (int64_t h = 0; c->qk_norm == QK_NORM_HEAD && h < keys + c->n_kv_heads;
          h++)
@@ -203,8 +203,9 @@ static void attention(struct run *run, int layer, const double *x,
 {
     const struct model_config *c = run->config;
     int block = layer + 1;
+    int64_t queries = c->n_heads * run->head_dim;
     double *qkv = zeros(run->n * run->qkv_width);
-    double *row = zeros(run->d);
+    double *row = zeros(run->d + queries);
     float *slopes = checked(calloc((size_t)c->n_heads, sizeof *slopes));
     if (c->positions == POSITIONS_ALIBI)
         model_config_alibi_slopes(c, slopes);
@@ -216,9 +217,9 @@ static void attention(struct run *run, int layer, const double *x,
         linear(row, tensor(run, block, PARAM_WQKV_WEIGHT),
                tensor(run, block, PARAM_WQKV_BIAS), run->qkv_width, run->d, at);
         adapt(run, layer, i, LORA_Q, row, at);
-        adapt(run, layer, i, LORA_K, row, at + run->d);
+        adapt(run, layer, i, LORA_K, row, at + queries);
         adapt(run, layer, i, LORA_V, row,
-              at + run->d + c->n_kv_heads * run->head_dim);
+              at + queries + c->n_kv_heads * run->head_dim);
         clip(run, at, run->qkv_width);
         qk_norm(run, block, at);
         rope(run, i % run->leaf->seq_len, at);
@@ -228,7 +229,7 @@ static void attention(struct run *run, int layer, const double *x,
             attend(run, layer, h, (double)slopes[h], i, qkv,
                    row + h * run->head_dim);
         linear(row, tensor(run, block, PARAM_OUT_WEIGHT),
-               tensor(run, block, PARAM_OUT_BIAS), run->d, run->d,
+               tensor(run, block, PARAM_OUT_BIAS), run->d, queries,
                branch + i * run->d);
         adapt(run, layer, i, LORA_OUT, row, branch + i * run->d);
     }
@@ -488,7 +489,8 @@ model_reference_run(const struct model_reference *reference,
                        .n = reference->leaf->samples * reference->leaf->seq_len,
                        .d = c->d_model,
                        .length = reference->leaf->seq_len / reference->chunks,
-                       .head_dim = c->d_model / c->n_heads };
+                       .head_dim = c->head_dim > 0 ? c->head_dim
+                                                   : c->d_model / c->n_heads };
     run.qkv_width = (c->n_heads + 2 * c->n_kv_heads) * run.head_dim;
     double *x = zeros(run.n * run.d), *branch = zeros(run.n * run.d);
     embed(&run, x);

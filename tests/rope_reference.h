@@ -10,7 +10,8 @@
 static inline long double rope_reference_angle(const struct model_config *c,
                                                int64_t j)
 {
-    long double half = (long double)(c->d_model / c->n_heads) / 2;
+    int64_t width = c->head_dim > 0 ? c->head_dim : c->d_model / c->n_heads;
+    long double half = (long double)width / 2;
     long double angle =
         powl((long double)c->rope_theta, -(long double)j / half);
     long double wavelength = 2 * acosl(-1) / angle;

@@ -17,6 +17,14 @@
     "{'model_type':'mistral','vocab_size':100,'hidden_size':64,"               \
     "'intermediate_size':96,'num_hidden_layers':2,"                            \
     "'num_attention_heads':16"
+#define QWEN3                                                                  \
+    "{'model_type':'qwen3','vocab_size':100,'hidden_size':64,"                 \
+    "'intermediate_size':96,'num_hidden_layers':2,"                            \
+    "'num_attention_heads':4,'num_key_value_heads':2"
+#define QWEN3_MOE                                                              \
+    "{'model_type':'qwen3_moe','vocab_size':100,'hidden_size':64,"             \
+    "'intermediate_size':96,'num_hidden_layers':2,"                            \
+    "'num_attention_heads':4,'num_key_value_heads':2"
 #define GPT2                                                                   \
     "{'architectures':['GPT2LMHeadModel'],'vocab_size':100,"                   \
     "'n_embd':64,'n_layer':2,'n_head':4"
@@ -67,7 +75,9 @@ static const struct {
     { LLAMA
       ",'rope_parameters':{'rope_theta':5e5,'rope_type':'linear','factor':2}}",
       NULL },
-    { LLAMA ",'head_dim':32}", "head_dim is 32" },
+    { LLAMA ",'head_dim':32}", NULL },
+    { LLAMA ",'head_dim':33}", "model.head_dim is 33, an odd number" },
+    { LLAMA ",'head_dim':6}", "(24) is not a multiple of 16" },
     { LLAMA ",'attention_bias':true,'mlp_bias':true}", NULL },
     { LLAMA ",'attention_bias':1}", "attention_bias is neither" },
     { LLAMA ",'hidden_act':'gelu_pytorch_tanh'}", NULL },
@@ -112,6 +122,14 @@ static const struct {
       "attn_config.alibi_bias_max is 4" },
     { MPT ",'logit_scale':'inv_sqrt_d_model'}", "logit_scale is" },
     { "{'architectures':['Qwen2ForCausalLM']}", "no vocab_size" },
+    { QWEN3 "}", NULL },
+    { QWEN3 ",'head_dim':512}", "model.head_dim is 512" },
+    { QWEN3 ",'attention_bias':true}", "attention_bias is true" },
+    { QWEN3_MOE "}", NULL },
+    { QWEN3_MOE ",'decoder_sparse_step':2}", "decoder_sparse_step is 2" },
+    { QWEN3_MOE ",'mlp_only_layers':[0]}", "mlp_only_layers is [0]" },
+    { QWEN3_MOE ",'norm_topk_prob':1}", "norm_topk_prob is neither" },
+    { QWEN3_MOE ",'num_experts':512}", "num_experts is 512" },
     { "{'architectures':['T5Model']}", "architecture T5Model" },
     { "{'architectures':[]}", "architectures is no array" },
     { "{'architectures':['LlamaForCausalLM']}", "no vocab_size" },
@@ -194,6 +212,19 @@ static void as_mixtral(struct model_config *model)
     model->clip_qkv = 0;
 }
 
+static void as_qwen3(struct model_config *model)
+{
+    model->qk_norm = QK_NORM_HEAD;
+    model->head_dim = 48;
+}
+
+static void as_qwen3_moe(struct model_config *model)
+{
+    as_mixtral(model);
+    as_qwen3(model);
+    model->router_normalize = 0;
+}
+
 static const struct {
     const char *preset;
     enum arch arch;
@@ -208,6 +239,8 @@ static const struct {
     { "llama3-8b", ARCH_LLAMA, 2, scaled },
     { "llama-tiny", ARCH_MISTRAL, 2, NULL },
     { "llama-tiny", ARCH_QWEN2, 4, as_qwen },
+    { "llama-tiny", ARCH_QWEN3, 2, as_qwen3 },
+    { "dbrx", ARCH_QWEN3_MOE, 2 + 3 * 15, as_qwen3_moe },
     { "dbrx", ARCH_DBRX, 0, NULL },
     { "dbrx", ARCH_MIXTRAL, 2 + 3 * 15, as_mixtral },
 };
@@ -348,7 +381,7 @@ static void test_names(void)
     struct model_config model;
     struct params *params = NULL;
     struct hf_names *names = NULL;
-    (void)make_model(9, &model);
+    (void)make_model((int)(sizeof models / sizeof *models) - 1, &model);
     model.n_layers = 1;
     model.experts = 2;
     model.experts_top_k = 1;

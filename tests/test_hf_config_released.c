@@ -142,7 +142,7 @@ static const struct released {
     { "Mistral Nemo",
       MISTRAL FIGURES(131072, 5120, 14336, 40, 32, 8, 131072, 1e-05, 1000000.0,
                       false) ", 'head_dim': 128, 'sliding_window': null",
-      "head_dim is 128", ARCH_MISTRAL, 0 },
+      NULL, ARCH_MISTRAL, 12247782400 },
     { "Qwen2 1.5B",
       QWEN2 FIGURES(
           151936, 1536, 8960, 28, 12, 2, 131072, 1e-06, 1000000.0,
@@ -169,8 +169,22 @@ static const struct released {
       "rope_scaling.type is \"yarn\"", ARCH_QWEN2, 0 },
     { "Qwen3 0.6B",
       CLASS("Qwen3ForCausalLM", "qwen3")
-          FIGURES(151936, 1024, 3072, 28, 16, 8, 40960, 1e-06, 1000000, true),
-      "architecture Qwen3ForCausalLM", ARCH_QWEN2, 0 },
+          FIGURES(151936, 1024, 3072, 28, 16, 8, 40960, 1e-06, 1000000,
+                  true) ", 'head_dim': 128, 'attention_bias': false, "
+                        "'max_window_layers': 28, 'sliding_window': null, "
+                        "'use_sliding_window': false",
+      NULL, ARCH_QWEN3, 596049920 },
+    { "Qwen3 30B-A3B",
+      CLASS("Qwen3MoeForCausalLM", "qwen3_moe")
+          FIGURES(151936, 2048, 6144, 48, 32, 4, 40960, 1e-06, 1000000.0,
+                  false) ", 'head_dim': 128, 'attention_bias': false, "
+                         "'decoder_sparse_step': 1, 'max_window_layers': 48, "
+                         "'mlp_only_layers': [], 'moe_intermediate_size': 768, "
+                         "'norm_topk_prob': true, 'num_experts': 128, "
+                         "'num_experts_per_tok': 8, 'output_router_logits': "
+                         "false, 'router_aux_loss_coef': 0.001, "
+                         "'sliding_window': null, 'use_sliding_window': false",
+      NULL, ARCH_QWEN3_MOE, 30532122624 },
     { "GPT-2", GPT2(768, 12, 12), NULL, ARCH_GPT2, 124439808 },
     { "GPT-2 medium", GPT2(1024, 16, 24), NULL, ARCH_GPT2, 354823168 },
     { "GPT-2 XL", GPT2(1600, 25, 48), NULL, ARCH_GPT2, 1557611200 },
@@ -235,9 +249,10 @@ static void check(const struct released *r)
     tap_is_int(model_config_param_count(&model), r->parameters,
                "%s: the published number of parameters", r->name);
     /* Mixtral's 0.02 is of a sum over two choices */
-    double balance = arch == ARCH_MIXTRAL ? 0.04
-                     : arch == ARCH_DBRX  ? 0.05
-                                          : 0.0;
+    double balance = arch == ARCH_MIXTRAL     ? 0.04
+                     : arch == ARCH_QWEN3_MOE ? 0.008
+                     : arch == ARCH_DBRX      ? 0.05
+                                              : 0.0;
     tap_is_close(model.balance_weight, balance, 1e-12,
                  "%s: how much its experts' balance counts", r->name);
     tap_ok(hf_config_text(arch, &model, "bfloat16", &again) == ERR_OK &&

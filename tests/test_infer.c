@@ -35,6 +35,8 @@ static const struct {
     { "qk rmsnorm by heads, rope",
       { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .qk_norm = QK_NORM_HEAD,
         .positions = POSITIONS_ROPE } },
+    { "wide heads", { LLAMA, .head_dim = 24, .qk_norm = QK_NORM_HEAD } },
+    { "narrow heads", { FOUNDRY, .head_dim = 4 } },
     { "clip", { FOUNDRY, .clip_qkv = 0.6 } },
     { "logit scale", { FOUNDRY, .logit_scale = 0.4 } },
     { "residual scale", { FOUNDRY, .residual_scale = 0.7 } },

@@ -61,7 +61,11 @@ static struct model_config shape(enum arch arch)
     c.activation = MODEL_SILU;
     c.ffn_width = 80;
     c.tied = false;
-    if (arch == ARCH_MIXTRAL || arch == ARCH_DBRX) {
+    if (arch == ARCH_QWEN3 || arch == ARCH_QWEN3_MOE) {
+        c.qk_norm = QK_NORM_HEAD;
+        c.head_dim = 24;
+    }
+    if (arch == ARCH_MIXTRAL || arch == ARCH_DBRX || arch == ARCH_QWEN3_MOE) {
         c.experts = 4;
         c.experts_top_k = 2;
         c.router_normalize = 1;
@@ -259,9 +263,10 @@ static void hf_model(enum arch arch, struct model *m)
 
 static void test_folders(void)
 {
-    static const enum arch archs[] = { ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2,
-                                       ARCH_GPT2,  ARCH_MPT,     ARCH_MIXTRAL,
-                                       ARCH_DBRX };
+    static const enum arch archs[] = {
+        ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2,     ARCH_QWEN3, ARCH_GPT2,
+        ARCH_MPT,   ARCH_MIXTRAL, ARCH_QWEN3_MOE, ARCH_DBRX
+    };
     const struct other other = { .bare = false };
     const char *path = strdup(fixture_path(folder, "hf"));
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
@@ -483,6 +488,7 @@ static void test_gguf(void)
         { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_BF16 },
         { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_Q8_0 },
         { ARCH_QWEN2, ARCH_LLAMA, GGUF_BLOCKS_BF16 },
+        { ARCH_QWEN3, ARCH_QWEN3, GGUF_BLOCKS_BF16 },
         { ARCH_GPT2, ARCH_GPT2, GGUF_BLOCKS_F32 },
         { ARCH_MPT, ARCH_MPT, GGUF_BLOCKS_BF16 },
     };

@@ -62,7 +62,8 @@ static void layout_block(struct infer *infer, struct arena *arena)
     b->mean = b->q_mean = b->k_mean = take(arena, n * config->n_heads);
     b->rstd = b->q_rstd = b->k_rstd = take(arena, n * config->n_heads);
     b->qkv = b->ready = take(arena, n * infer->qkv_width);
-    b->attended = take(arena, n * d);
+    int64_t q = model_config_queries(config);
+    b->attended = take(arena, n * (q > d ? q : d)); /* the head's, too */
     b->hidden = take(arena, most * infer->hidden_width);
     b->act = take(arena, most * config->ffn_width);
     if (config->experts > 0) {
@@ -139,7 +140,8 @@ static void infer_layout_host(struct infer *infer, struct arena *arena)
 /* --- making one --- */
 
 const char infer_known[] =
-    " preset d_model n_heads n_kv_heads n_layers vocab_size max_seq_len "
+    " preset d_model n_heads n_kv_heads head_dim n_layers vocab_size "
+    "max_seq_len "
     "expansion_ratio ffn_width positions rope_theta rope_scaling rope_factor "
     "rope_low_freq_factor rope_high_freq_factor rope_original_len "
     "alibi_bias_max norm norm_eps qk_norm clip_qkv ffn activation bias "
@@ -192,7 +194,7 @@ static enum err open_infer(const struct model_config *config,
     infer->kernels = kernels;
     infer->ctx.threads = options->threads;
     infer->ctx.stream = options->stream;
-    infer->head_dim = config->d_model / config->n_heads;
+    infer->head_dim = model_config_head_dim(config);
     infer->qkv_width =
         (config->n_heads + 2 * config->n_kv_heads) * infer->head_dim;
     infer->hidden_width =

@@ -25,12 +25,12 @@ struct block_linear block_linear(const struct model_config *config,
                                  enum linear linear)
 {
     int64_t d = config->d_model, f = config->ffn_width;
-    int64_t heads = config->n_heads + 2 * config->n_kv_heads;
+    int64_t q = model_config_queries(config);
     bool gated = config->ffn == FFN_GLU;
     const struct block_linear table[] = {
         [LINEAR_QKV] = { PARAM_WQKV_WEIGHT, PARAM_WQKV_BIAS,
-                         heads * (d / config->n_heads), d, LORA_Q, LORA_OUT },
-        [LINEAR_OUT] = { PARAM_OUT_WEIGHT, PARAM_OUT_BIAS, d, d, LORA_OUT,
+                         q + 2 * model_config_kv(config), d, LORA_Q, LORA_OUT },
+        [LINEAR_OUT] = { PARAM_OUT_WEIGHT, PARAM_OUT_BIAS, d, q, LORA_OUT,
                          LORA_GATE },
         [LINEAR_HIDDEN] = { gated ? PARAM_GATE_WEIGHT : PARAM_UP_WEIGHT,
                             gated ? PARAM_GATE_BIAS : PARAM_UP_BIAS,
@@ -72,7 +72,7 @@ struct kernel_limits block_limits(const struct model_config *config,
         .tokens = rows,
         .width = width > hidden ? width : hidden,
         .heads = config->n_heads,
-        .head_dim = config->d_model / config->n_heads,
+        .head_dim = model_config_head_dim(config),
         .vocab = config->vocab_size,
         .experts = config->experts,
         .top_k = config->experts_top_k,
@@ -227,7 +227,7 @@ struct norm block_heads_norm(const struct model_config *config, int64_t rows,
                              int64_t heads)
 {
     struct norm norm = block_norm(config, rows);
-    int64_t head_dim = config->d_model / config->n_heads;
+    int64_t head_dim = model_config_head_dim(config);
     bool each = config->qk_norm == QK_NORM_HEAD;
     norm.groups = each ? heads : 1;
     norm.d = each ? head_dim : heads * head_dim;
@@ -268,7 +268,7 @@ enum err block_rotate(const struct block *b, bool inverse, void *qkv)
     assert(b->seq > 0 && b->n % b->seq == 0);
     return b->kernels->rope(
         &ctx, b->dtype, b->n, b->seq, config->n_heads + 2 * config->n_kv_heads,
-        config->n_heads + config->n_kv_heads, config->d_model / config->n_heads,
+        config->n_heads + config->n_kv_heads, model_config_head_dim(config),
         b->rope, inverse, qkv);
 }
 
@@ -297,7 +297,7 @@ enum err block_make_ready(const struct block *b)
         TRY(norm_heads(b, PARAM_Q_NORM_WEIGHT, config->n_heads, 0, b->q_mean,
                        b->q_rstd));
         TRY(norm_heads(b, PARAM_K_NORM_WEIGHT, config->n_kv_heads,
-                       config->d_model, b->k_mean, b->k_rstd));
+                       model_config_queries(config), b->k_mean, b->k_rstd));
     }
     return block_rotate(b, false, b->ready);
 }
@@ -453,7 +453,7 @@ enum err block_positions(const struct model_config *config,
                          int64_t count, float *rope, float *slopes)
 {
     enum err rc = ERR_OK;
-    int64_t head_dim = config->d_model / config->n_heads;
+    int64_t head_dim = model_config_head_dim(config);
     size_t all = (size_t)(rope != NULL ? count * head_dim : config->n_heads);
     float *numbers = NULL;
     if (rope == NULL && slopes == NULL)

@@ -113,7 +113,7 @@ struct block {
     void *qkv;   /* [n, qkv] clipped */
     void *ready; /* [n, qkv] as attention reads it: qkv itself, or another */
     float *q_mean, *q_rstd, *k_mean, *k_rstd;
-    void *attended; /* [n, d] */
+    void *attended; /* [n, queries] */
     void *hidden;   /* before the activation: MLP [n, hidden], experts apart:
                        gates [r, f], then ups [r, f] */
     void *act;      /* [r, f] after it */

@@ -26,13 +26,13 @@ bool lora_shape(const struct model_config *config, enum lora_layer layer,
 {
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
-    int64_t kv = config->n_kv_heads * (d / config->n_heads);
+    int64_t q = model_config_queries(config), kv = model_config_kv(config);
     bool gated = config->ffn == FFN_GLU;
     const struct lora_shape shapes[LORA_LAYERS] = {
-        [LORA_Q] = { .in = d, .out = d, .width = d + 2 * kv },
-        [LORA_K] = { .in = d, .out = kv, .at = d, .width = d + 2 * kv },
-        [LORA_V] = { .in = d, .out = kv, .at = d + kv, .width = d + 2 * kv },
-        [LORA_OUT] = { .in = d, .out = d, .width = d },
+        [LORA_Q] = { .in = d, .out = q, .width = q + 2 * kv },
+        [LORA_K] = { .in = d, .out = kv, .at = q, .width = q + 2 * kv },
+        [LORA_V] = { .in = d, .out = kv, .at = q + kv, .width = q + 2 * kv },
+        [LORA_OUT] = { .in = q, .out = d, .width = d },
         [LORA_GATE] = { .in = d, .out = f, .width = 2 * f },
         [LORA_UP] = { .in = d,
                       .out = f,

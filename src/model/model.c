@@ -57,9 +57,8 @@ static enum err model_open(const struct model_config *config,
     model->ctx.threads = options->threads;
     model->ctx.stream = options->stream;
     model->ctx.profile = options->profile;
-    assert(config->d_model % config->n_heads == 0);
     assert(config->n_heads % config->n_kv_heads == 0);
-    model->head_dim = config->d_model / config->n_heads;
+    model->head_dim = model_config_head_dim(config);
     model->qkv_width =
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =

@@ -78,7 +78,8 @@ static enum err qkv_backward(struct pass *pass)
         TRY(heads_backward(pass, PARAM_Q_NORM_WEIGHT, model->config.n_heads, 0,
                            b.q_mean, b.q_rstd));
         TRY(heads_backward(pass, PARAM_K_NORM_WEIGHT, model->config.n_kv_heads,
-                           model->config.d_model, b.k_mean, b.k_rstd));
+                           model_config_queries(&model->config), b.k_mean,
+                           b.k_rstd));
     }
     if (model->config.clip_qkv > 0.0)
         TRY(model->kernels->clip_backward(&model->ctx, model->options.dtype,

@@ -51,11 +51,12 @@ static enum err check_biases(const struct model_config *c)
     return ERR_OK;
 }
 
-enum err model_config_check(const struct model_config *config)
+static enum err check_heads(const struct model_config *c)
 {
-    const struct model_config *c = config;
-    TRY(check_sizes(c));
-    if (c->d_model % c->n_heads != 0)
+    int64_t head_dim = model_config_head_dim(c);
+    const char *name =
+        c->head_dim > 0 ? "model.head_dim" : "model.d_model / model.n_heads";
+    if (c->head_dim == 0 && c->d_model % c->n_heads != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not divisible by model.n_heads "
                        "(%lld)",
@@ -65,6 +66,27 @@ enum err model_config_check(const struct model_config *config)
                        "model.n_heads (%lld) is not divisible by "
                        "model.n_kv_heads (%lld)",
                        (long long)c->n_heads, (long long)c->n_kv_heads);
+    if (head_dim > 256)
+        return err_set(ERR_USAGE, "%s is %lld; heads are at most 256 wide",
+                       name, (long long)head_dim);
+    if (c->positions == POSITIONS_ROPE && head_dim % 2 != 0)
+        return err_set(ERR_USAGE,
+                       "model.positions = \"rope\" turns pairs, but %s is "
+                       "%lld, an odd number",
+                       name, (long long)head_dim);
+    if (c->head_dim > 0 && model_config_queries(c) % 16 != 0)
+        return err_set(ERR_USAGE,
+                       "model.n_heads x model.head_dim (%lld) is not a "
+                       "multiple of 16",
+                       (long long)model_config_queries(c));
+    return ERR_OK;
+}
+
+enum err model_config_check(const struct model_config *config)
+{
+    const struct model_config *c = config;
+    TRY(check_sizes(c));
+    TRY(check_heads(c));
     if (c->d_model % 16 != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not a multiple of 16",
@@ -75,17 +97,6 @@ enum err model_config_check(const struct model_config *config)
                        "model.expansion_ratio x model.d_model) is not a "
                        "multiple of 16",
                        (long long)c->ffn_width);
-    int64_t head_dim = c->d_model / c->n_heads;
-    if (head_dim > 256)
-        return err_set(ERR_USAGE,
-                       "model.d_model / model.n_heads is %lld; heads are at "
-                       "most 256 wide",
-                       (long long)head_dim);
-    if (c->positions == POSITIONS_ROPE && head_dim % 2 != 0)
-        return err_set(ERR_USAGE,
-                       "model.positions = \"rope\" turns pairs, but model."
-                       "d_model / model.n_heads is %lld, an odd number",
-                       (long long)head_dim);
     TRY(model_config_rope_check(c));
     TRY(check_biases(c));
     if (c->init == MODEL_INIT_BASELINE && c->init_std <= 0.0)
@@ -134,18 +145,18 @@ static int64_t block_count(const struct model_config *config, int64_t experts)
 {
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
-    int64_t head_dim = d / config->n_heads;
-    int64_t kv = config->n_kv_heads * head_dim;
+    int64_t q = model_config_queries(config);
+    int64_t kv = model_config_kv(config);
     int64_t matrices = config->ffn == FFN_GLU ? 3 : 2;
-    int64_t count = 2 * norm_count(config, d) + (d + 2 * kv) * d + d * d;
+    int64_t count = 2 * norm_count(config, d) + (q + 2 * kv) * d + d * q;
     if (model_config_qkv_bias(config))
-        count += d + 2 * kv;
+        count += q + 2 * kv;
     if (model_config_out_bias(config))
         count += d;
     if (config->qk_norm == QK_NORM_FULL)
-        count += norm_count(config, d) + norm_count(config, kv);
+        count += norm_count(config, q) + norm_count(config, kv);
     else if (config->qk_norm == QK_NORM_HEAD)
-        count += 2 * norm_count(config, head_dim);
+        count += 2 * norm_count(config, model_config_head_dim(config));
     if (config->experts > 0)
         return count + config->experts * d + experts * matrices * d * f;
     if (model_config_mlp_bias(config))
@@ -193,9 +204,9 @@ double model_config_flops_per_sequence(const struct model_config *config,
                                        int64_t seq_len)
 {
     double s = (double)seq_len;
-    return 3.0 *
-           (2.0 * multiplied(config) * s +
-            4.0 * (double)config->n_layers * (double)config->d_model * s * s);
+    return 3.0 * (2.0 * multiplied(config) * s +
+                  4.0 * (double)config->n_layers *
+                      (double)model_config_queries(config) * s * s);
 }
 
 double model_config_flops_per_sequence_causal(const struct model_config *config,
@@ -205,8 +216,9 @@ double model_config_flops_per_sequence_causal(const struct model_config *config,
     double p = multiplied(config);
     if (config->positions == POSITIONS_LEARNED)
         p -= (double)(config->max_seq_len * config->d_model);
-    return 3.0 * (2.0 * p * s + 2.0 * (double)config->n_layers *
-                                    (double)config->d_model * s * s);
+    return 3.0 *
+           (2.0 * p * s + 2.0 * (double)config->n_layers *
+                              (double)model_config_queries(config) * s * s);
 }
 
 /* ALiBi adds slope * (key - query) to a score, which is a penalty that grows

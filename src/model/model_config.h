@@ -134,6 +134,9 @@ extern const int model_preset_weights;
       "heads of keys and values, a divisor of model.n_heads; 0: as many "      \
       "queries for each as in the preset",                                     \
       .theirs = { ALSO("num_key_value_heads num_query_groups kv_n_heads") })   \
+    S(model, INT(0, 256), head_dim, "0", SETTING_STAYS_ADDED,                  \
+      "width of a head; 0: model.d_model / model.n_heads",                     \
+      .theirs = { ALSO("kv_channels") })                                       \
     S(model, INT(0, MODEL_LAYERS_MAX), n_layers, "0", SETTING_STAYS,           \
       "transformer blocks; 0: the preset's",                                   \
       .theirs = { ALSO("n_layer num_layers num_hidden_layers") })              \
@@ -253,6 +256,23 @@ extern const int model_preset_weights;
 struct model_config {
     MODEL_SETTINGS(SETTINGS_FIELD)
 };
+
+/* Widths of a head, of all queries, of all keys. */
+static inline int64_t model_config_head_dim(const struct model_config *config)
+{
+    return config->head_dim > 0 ? config->head_dim
+                                : config->d_model / config->n_heads;
+}
+
+static inline int64_t model_config_queries(const struct model_config *config)
+{
+    return config->n_heads * model_config_head_dim(config);
+}
+
+static inline int64_t model_config_kv(const struct model_config *config)
+{
+    return config->n_kv_heads * model_config_head_dim(config);
+}
 
 /* Which linear layers have biases; experts and routers have none. Norms have
  * them as model.bias says. */

@@ -98,7 +98,7 @@ void model_config_rope_table(const struct model_config *config, int64_t first,
                              int64_t count, float *table)
 {
     double angles[PAIRS_MAX];
-    int64_t head_dim = config->d_model / config->n_heads;
+    int64_t head_dim = model_config_head_dim(config);
     int64_t pairs = head_dim / 2;
     assert(pairs >= 1 && pairs <= PAIRS_MAX);
     for (int64_t j = 0; j < pairs; j++)

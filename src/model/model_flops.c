@@ -40,8 +40,8 @@ static double attention_left_out(const struct model_config *config,
                                  bool causal)
 {
     double layers = (double)params_lowest_layer(params);
-    return layers * 2.0 * (causal ? 2.0 : 4.0) * (double)config->d_model *
-           seq_len * seq_len;
+    return layers * 2.0 * (causal ? 2.0 : 4.0) *
+           (double)model_config_queries(config) * seq_len * seq_len;
 }
 
 double model_flops_per_sequence(const struct model_config *config,

@@ -63,8 +63,8 @@ void model_fp8_layout(struct model *model, int64_t n, struct arena *arena)
     const struct model_config *config = &model->config;
     size_t bytes = (size_t)model_fp8_count(config) * sizeof(float);
     bool dense = config->experts == 0;
-    int64_t d = config->d_model;
-    int64_t width = dense ? config->ffn_width : 0;
+    int64_t d = config->d_model, q = model_config_queries(config);
+    int64_t width = dense && config->ffn_width > q ? config->ffn_width : q;
     int64_t hidden = dense ? model->hidden_width : 0;
     int64_t out = hidden > model->qkv_width ? hidden : model->qkv_width;
     if (!model->options.fp8)

@@ -14,7 +14,7 @@
 enum saved {
     SAVED_X,      /* [n, d] the block's input */
     SAVED_QKV,    /* [n, qkv] clipped, and rotated unless pass.qkv is there */
-    SAVED_ATT,    /* [n, d] attention's output */
+    SAVED_ATT,    /* [n, queries] attention's output */
     SAVED_LSE,    /* [samples, heads, seq] */
     SAVED_MID,    /* [n, d] residual stream after attention */
     SAVED_HIDDEN, /* before the activation: MLP [n, hidden], gate and up side by
@@ -178,7 +178,8 @@ struct pass {
                                    backward needs it before that, too */
     float *q_mean, *q_rstd;     /* [n, heads] */
     float *k_mean, *k_rstd;     /* [n, kv_heads] */
-    void *x_last;               /* [n, d] input of the final norm */
+    void *x_last;               /* [n, d] input of the final norm; backward
+                                   [n, queries] gradient of SAVED_ATT */
     void *dx;                   /* [n, d] gradient of the stream */
     void *dqkv;                 /* [n, qkv] */
     uint64_t dropout_embedding; /* stream */

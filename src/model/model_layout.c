@@ -81,6 +81,8 @@ int64_t model_saved_cols(const struct model *model, enum saved kind)
         return model->qkv_width;
     case SAVED_LSE:
         return model->config.n_heads;
+    case SAVED_ATT:
+        return model_config_queries(&model->config);
     case SAVED_HIDDEN:
         return model->config.experts > 0 ? model->config.ffn_width
                                          : model->hidden_width;
@@ -238,7 +240,9 @@ static void layout_pass(struct pass *pass, struct arena *arena)
         pass->k_mean = take(arena, n * config->n_kv_heads);
         pass->k_rstd = take(arena, n * config->n_kv_heads);
     }
-    pass->x_last = take_elements(model, arena, n * config->d_model);
+    int64_t q = model_config_queries(config);
+    pass->x_last = take_elements(
+        model, arena, n * (q > config->d_model ? q : config->d_model));
     pass->dx = take_elements(model, arena, n * config->d_model);
     pass->dqkv = take_elements(model, arena, n * model->qkv_width);
 }

@@ -74,7 +74,7 @@ void model_sequence_layout(struct model *model, int64_t n, struct arena *arena)
 static enum err collect_kv(const struct model *model)
 {
     int64_t width = kv_width(model);
-    int64_t queries = model->config.n_heads * model->head_dim;
+    int64_t queries = model_config_queries(&model->config);
     for (int i = 0; i < model->options.own_chunks; i++) {
         const struct pass *pass = &model->passes[i];
         TRY(model->kernels->copy_rows(
@@ -89,7 +89,7 @@ static enum err collect_kv(const struct model *model)
 static enum err spread_dkv(const struct model *model, const void *set)
 {
     int64_t width = kv_width(model);
-    int64_t queries = model->config.n_heads * model->head_dim;
+    int64_t queries = model_config_queries(&model->config);
     for (int i = 0; i < model->options.own_chunks; i++) {
         const struct pass *pass = &model->passes[i];
         TRY(model->kernels->copy_rows(

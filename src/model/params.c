@@ -204,20 +204,21 @@ static void add_attention(struct builder *b)
 {
     const struct model_config *config = b->config;
     int64_t d = config->d_model;
-    int64_t head_dim = d / config->n_heads;
-    int64_t kv = config->n_kv_heads * head_dim;
+    int64_t head_dim = model_config_head_dim(config);
+    int64_t q = model_config_queries(config);
+    int64_t kv = model_config_kv(config);
     bool whole = config->qk_norm == QK_NORM_FULL;
     struct param *wqkv = add_matrix(b, PARAM_WQKV_WEIGHT, "attn.Wqkv.weight",
-                                    d + 2 * kv, d, d, d, false);
-    wqkv->tail = d * d;
+                                    q + 2 * kv, d, q, d, false);
+    wqkv->tail = q * d;
     wqkv->tail_std = init_std(config, kv, d);
     add_bias(b, model_config_qkv_bias(config), PARAM_WQKV_BIAS,
-             "attn.Wqkv.bias", d + 2 * kv);
+             "attn.Wqkv.bias", q + 2 * kv);
     if (config->qk_norm != QK_NORM_NONE) {
-        add_norm(b, PARAM_Q_NORM_WEIGHT, "attn.q_ln", whole ? d : head_dim);
+        add_norm(b, PARAM_Q_NORM_WEIGHT, "attn.q_ln", whole ? q : head_dim);
         add_norm(b, PARAM_K_NORM_WEIGHT, "attn.k_ln", whole ? kv : head_dim);
     }
-    add_matrix(b, PARAM_OUT_WEIGHT, "attn.out_proj.weight", d, d, d, d, true);
+    add_matrix(b, PARAM_OUT_WEIGHT, "attn.out_proj.weight", d, q, d, q, true);
     add_bias(b, model_config_out_bias(config), PARAM_OUT_BIAS,
              "attn.out_proj.bias", d);
 }

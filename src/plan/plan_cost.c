@@ -45,15 +45,16 @@ static double block_s(const struct rates *r, const struct plan_cost_input *in,
 {
     const struct model_config *m = in->model;
     double d = (double)m->d_model;
-    double kv = d / (double)m->n_heads * (double)m->n_kv_heads;
+    double q = (double)model_config_queries(m);
+    double kv = (double)model_config_kv(m);
     double experts = m->experts > 0 ? (double)m->experts : 1.0;
     double chosen = m->experts > 0 ? (double)m->experts_top_k : 1.0;
     double width = (double)m->ffn_width;
     double each = rows * chosen / experts;
     double up = product_s(r, in->fp8, each, d, width);
     double down = product_s(r, in->fp8, each, width, d);
-    return product_s(r, in->fp8, rows, d, d + 2.0 * kv) +
-           product_s(r, in->fp8, rows, d, d) +
+    return product_s(r, in->fp8, rows, d, q + 2.0 * kv) +
+           product_s(r, in->fp8, rows, q, d) +
            experts * (up * (m->ffn == FFN_GLU ? 2.0 : 1.0) + down);
 }
 
@@ -92,7 +93,8 @@ void plan_cost(const struct plan_gpu *gpu, const struct plan_cost_input *input,
     double product = layers * (passes + in->again) * block_s(&r, in, rows) +
                      passes * product_s(&r, false, rows, d, vocab);
     double attention = layers * (1.0 + in->again + BACKWARD_ATTENTION) * 2.0 *
-                       rows * in->seq_len * d * /* causal */
+                       rows * in->seq_len *
+                       (double)model_config_queries(m) * /* causal */
                        (1.0 + constants->attention_half / in->seq_len) /
                        (gpu->attention_flops * constants->attention_share);
     double values = rows * VALUE_BYTES *

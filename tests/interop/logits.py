@@ -15,6 +15,8 @@ LINEAR = {"rope_type": "linear", "factor": 3.0}
 # of 48 positions: some pairs of a head turn often, some less than once
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+QWEN3_MOE = dict(SMALL, head_dim=32, moe_intermediate_size=48, num_experts=6,
+                 num_experts_per_tok=3, norm_topk_prob=True)
 MPT = dict(vocab_size=97, d_model=64, n_layers=3, n_heads=4, max_seq_len=128)
 DBRX = dict(vocab_size=97, d_model=64, n_layers=3, n_heads=4, max_seq_len=128)
 DBRX_FFN = dict(ffn_hidden_size=48, moe_num_experts=6, moe_top_k=3)
@@ -31,6 +33,11 @@ MODELS = {
     "llama-gelu": ("Llama", dict(SMALL, hidden_act="gelu_pytorch_tanh")),
     "mistral": ("Mistral", dict(SMALL, sliding_window=None)),
     "qwen2": ("Qwen2", dict(SMALL, tie_word_embeddings=True)),
+    "llama-wide-heads": ("Llama", dict(SMALL, head_dim=24)),
+    "mistral-narrow-heads": ("Mistral", dict(SMALL, sliding_window=None, head_dim=8)),
+    "qwen3": ("Qwen3", dict(SMALL, head_dim=32)),
+    "qwen3-moe": ("Qwen3Moe", QWEN3_MOE),
+    "qwen3-moe-raw": ("Qwen3Moe", dict(QWEN3_MOE, norm_topk_prob=False)),
     "gpt2": ("GPT2", GPT2),
     "gpt2-erf": ("GPT2", dict(GPT2, activation_function="gelu", n_inner=96)),
     "mpt": ("Mpt", MPT),

@@ -43,6 +43,9 @@ MODELS = {
     ),
     "mistral": ("Mistral", dict(LLAMA, sliding_window=None)),
     "qwen2": ("Qwen2", dict(LLAMA, use_sliding_window=False)),
+    "qwen3": ("Qwen3", dict(LLAMA, head_dim=32)),
+    "qwen3-moe": ("Qwen3Moe", dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
+                                   moe_intermediate_size=32, norm_topk_prob=True)),
     "mixtral": ("Mixtral", dict(LLAMA, num_local_experts=4)),
     "gpt2": ("GPT2", dict(vocab_size=96, n_positions=64, n_embd=64, n_layer=2, n_head=4)),
     "gpt2-gelu": (
@@ -76,7 +79,7 @@ MODELS = {
         ),
     ),
 }
-GGUF = ("llama", "llama-tied", "llama-biases", "llama-linear", "mistral", "qwen2",
+GGUF = ("llama", "llama-tied", "llama-biases", "llama-linear", "mistral", "qwen2", "qwen3",
         "gpt2", "gpt2-gelu", "mpt")
 
 

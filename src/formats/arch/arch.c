@@ -60,8 +60,10 @@ static const struct arch_name scalings[] = {
 
 /* What Llama's descendants share; kv: heads of keys where the key is absent. */
 #define LLAMA(kv, length, eps, theta)                                          \
+    LLAMA_BUT_WIDTH(kv, length, eps, theta, "0"),                              \
+        INT("intermediate_size", ffn_width, 1, 1048576, NULL)
+#define LLAMA_BUT_WIDTH(kv, length, eps, theta, head_dim)                      \
     COMMON, INT("hidden_size", d_model, 1, 65536, NULL),                       \
-        INT("intermediate_size", ffn_width, 1, 1048576, NULL),                 \
         INT("num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),         \
         INT("num_attention_heads", n_heads, 1, 1024, NULL),                    \
         INT("num_key_value_heads", n_kv_heads, 0, 1024, kv),                   \
@@ -70,7 +72,7 @@ static const struct arch_name scalings[] = {
         NAME("hidden_act", activation, activations, "\"silu\""),               \
         DROPOUT("attention_dropout", dropout_attention, "0"),                  \
         BOOL("tie_word_embeddings", tied, "false"),                            \
-        HEAD_DIM("head_dim", 0, "0")
+        HEAD_DIM("head_dim", 0, head_dim)
 
 static const struct arch_key llama_keys[] = {
     LLAMA("0", "2048", "1e-6", "10000"),
@@ -95,13 +97,41 @@ static const struct arch_key mistral_keys[] = {
     { 0 },
 };
 
+/* sliding_window is not used without use_sliding_window. */
+#define QWEN_WINDOW                                                            \
+    MUST("use_sliding_window", "[false]", "false"), FULL("layer_types"),       \
+        NOTHING("sliding_window"), NOTHING("max_window_layers")
+
 static const struct arch_key qwen2_keys[] = {
     LLAMA("32", "32768", "1e-6", "10000"),
-    MUST("use_sliding_window", "[false]", "false"),
-    FULL("layer_types"),
-    NOTHING("sliding_window"), /* not used without use_sliding_window */
-    NOTHING("max_window_layers"),
+    QWEN_WINDOW,
     MUST("use_mrope", "[false]", ""),
+    { 0 },
+};
+
+/* Heads are 128 wide where no key says. */
+static const struct arch_key qwen3_keys[] = {
+    LLAMA_BUT_WIDTH("32", "32768", "1e-6", "10000", "128"),
+    INT("intermediate_size", ffn_width, 1, 1048576, NULL),
+    QWEN_WINDOW,
+    MUST("attention_bias", "[false]", "false"),
+    { 0 },
+};
+
+/* The width of layers without experts is not used: there are none. */
+static const struct arch_key qwen3_moe_keys[] = {
+    LLAMA_BUT_WIDTH("4", "32768", "1e-6", "10000", "0"),
+    QWEN_WINDOW,
+    MUST("attention_bias", "[false]", "false"),
+    MUST("decoder_sparse_step", "[1]", "1"),
+    MUST("mlp_only_layers", "[[], null]", ""),
+    NOTHING("intermediate_size"),
+    INT("moe_intermediate_size", ffn_width, 1, 1048576, "768"),
+    INT("num_experts", experts, 1, 256, "128"),
+    INT("num_experts_per_tok", experts_top_k, 1, 16, "8"),
+    ONE("norm_topk_prob", router_normalize, "false"),
+    BALANCE("router_aux_loss_coef", "0.001"),
+    NOTHING("output_router_logits"),
     { 0 },
 };
 
@@ -252,6 +282,13 @@ static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS,
 static const struct arch_tensor qwen2_tensors[] = {
     LLAMA_TENSORS, GATED, QKV_BIAS, { 0 }
 };
+#define QK_NORM                                                                \
+    T_ONE(Q_NORM_WEIGHT, "self_attn.q_norm.weight"),                           \
+        T_ONE(K_NORM_WEIGHT, "self_attn.k_norm.weight")
+
+static const struct arch_tensor qwen3_tensors[] = {
+    LLAMA_TENSORS, GATED, QK_NORM, { 0 }
+};
 /* A tensor for each expert; ours are stacked, and the way down is [in, out]. */
 static const struct arch_tensor mixtral_tensors[] = {
     LLAMA_TENSORS,
@@ -260,6 +297,15 @@ static const struct arch_tensor mixtral_tensors[] = {
     T_PART(EXPERTS_UP, "block_sparse_moe.experts.%d.w3.weight", EACH),
     { PARAM_EXPERTS_DOWN, "block_sparse_moe.experts.%d.w2.weight", ARCH_EACH,
       true },
+    { 0 },
+};
+static const struct arch_tensor qwen3_moe_tensors[] = {
+    LLAMA_TENSORS,
+    QK_NORM,
+    T_ONE(ROUTER, "mlp.gate.weight"),
+    T_PART(EXPERTS_GATE, "mlp.experts.%d.gate_proj.weight", EACH),
+    T_PART(EXPERTS_UP, "mlp.experts.%d.up_proj.weight", EACH),
+    { PARAM_EXPERTS_DOWN, "mlp.experts.%d.down_proj.weight", ARCH_EACH, true },
     { 0 },
 };
 /* Its linear layers are Conv1D, whose weights are [in, out]: turned. */
@@ -339,6 +385,12 @@ const struct arch_row arch_rows[ARCHS] = {
                      .qkv_bias = true,
                      .hf = FORM("Qwen2ForCausalLM", "model.layers.%d.", qwen2),
                      .gguf = &arch_gguf_qwen2 },
+    [ARCH_QWEN3] = { .title = "Qwen3",
+                     .model_type = "qwen3",
+                     LLAMA_SHAPE,
+                     .qk_norm = QK_NORM_HEAD,
+                     .hf = FORM("Qwen3ForCausalLM", "model.layers.%d.", qwen3),
+                     .gguf = &arch_gguf_qwen3 },
     [ARCH_GPT2] = { .title = "GPT-2",
                     .model_type = "gpt2",
                     .positions = POSITIONS_LEARNED,
@@ -366,6 +418,12 @@ const struct arch_row arch_rows[ARCHS] = {
                        .router_normalize = 1,
                        .hf = FORM("MixtralForCausalLM", "model.layers.%d.",
                                   mixtral) },
+    [ARCH_QWEN3_MOE] = { .title = "Qwen3-MoE",
+                         .model_type = "qwen3_moe",
+                         LLAMA_SHAPE,
+                         .qk_norm = QK_NORM_HEAD,
+                         .hf = FORM("Qwen3MoeForCausalLM", "model.layers.%d.",
+                                    qwen3_moe) },
     [ARCH_DBRX] = { .title = "DBRX",
                     .model_type = "dbrx",
                     .positions = POSITIONS_ROPE,

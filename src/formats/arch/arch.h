@@ -17,9 +17,11 @@ enum arch {
     ARCH_LLAMA,
     ARCH_MISTRAL, /* without a sliding window: Llama by another name */
     ARCH_QWEN2,   /* Llama with biases of queries, keys and values alone */
+    ARCH_QWEN3,   /* ... without these, with norms of each query and key */
     ARCH_GPT2,
     ARCH_MPT, /* ALiBi, no biases, tied */
     ARCH_MIXTRAL,
+    ARCH_QWEN3_MOE,
     ARCH_DBRX,
     ARCHS
 };
@@ -40,6 +42,7 @@ enum arch_kind {
     ARCH_CLIP,   /* a real, written as null where it is 0 */
     ARCH_LENGTH, /* a whole number, written as null where it is 0 */
     ARCH_BOOL,   /* of a field */
+    ARCH_ONE,    /* a real that is 1 or 0, as true and false */
     ARCH_NAME,   /* of an enum field: one of `names` */
     ARCH_MUST,   /* one of the values in the JSON array `allowed` */
     ARCH_FULL,   /* an array in which each element is "full_attention" */
@@ -99,6 +102,7 @@ struct arch_row {
     enum model_ffn ffn;
     enum model_activation activation; /* where no key says */
     double router_normalize;
+    enum model_qk_norm qk_norm;
     bool bias, qkv_bias;
     struct arch_form hf;
     const struct arch_form *gguf; /* NULL: there are no such files */
@@ -111,8 +115,8 @@ struct arch_row {
 extern const struct arch_row arch_rows[ARCHS];
 
 /* Forms of GGUF files (arch_gguf.c). */
-extern const struct arch_form arch_gguf_llama, arch_gguf_qwen2, arch_gguf_gpt2,
-    arch_gguf_mpt;
+extern const struct arch_form arch_gguf_llama, arch_gguf_qwen2, arch_gguf_qwen3,
+    arch_gguf_gpt2, arch_gguf_mpt;
 
 /* The output layer in safetensors files: one of a tied model may have it once
  * more, and then it must be equal to the embedding. */

@@ -100,6 +100,17 @@ static const struct arch_tensor llama_tensors[] = {
 static const struct arch_tensor qwen2_tensors[] = {
     ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), { 0 },
 };
+static const struct arch_tensor qwen3_tensors[] = {
+    ENDS,
+    NORMS,
+    OUT,
+    MLP,
+    GATE,
+    APART(QUERIES, KEYS),
+    T_ONE(Q_NORM_WEIGHT, "attn_q_norm.weight"),
+    T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight"),
+    { 0 },
+};
 static const struct arch_tensor gpt2_tensors[] = {
     ENDS, NORMS, OUT, MLP, QKV, T_ONE(WPE, "position_embd.weight"), { 0 },
 };
@@ -116,5 +127,7 @@ const struct arch_form arch_gguf_llama =
     FORM("llama", rotary_keys, llama_tensors);
 const struct arch_form arch_gguf_qwen2 =
     FORM("qwen2", rotary_keys, qwen2_tensors);
+const struct arch_form arch_gguf_qwen3 =
+    FORM("qwen3", rotary_keys, qwen3_tensors);
 const struct arch_form arch_gguf_gpt2 = FORM("gpt2", gpt2_keys, gpt2_tensors);
 const struct arch_form arch_gguf_mpt = FORM("mpt", mpt_keys, mpt_tensors);

@@ -29,6 +29,8 @@
            otherwise)
 #define BOOL(key, field, otherwise)                                            \
     NUMBER(key, ARCH_BOOL, AT(field), 0, 0, otherwise)
+#define ONE(key, field, otherwise)                                             \
+    NUMBER(key, ARCH_ONE, AT(field), 0, 0, otherwise)
 #define ATTENTION_BIAS(key)                                                    \
     NUMBER(key, ARCH_BOOL, offsetof(struct arch_values, attention_bias), 0, 0, \
            "false")

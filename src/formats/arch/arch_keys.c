@@ -143,6 +143,11 @@ static enum err read_value(const struct arch_key *key, const json_t *value,
             return err_set(ERR_DATA, "%s is neither true nor false", key->name);
         *(bool *)field = json_is_true(value);
         return ERR_OK;
+    case ARCH_ONE:
+        if (!json_is_boolean(value))
+            return err_set(ERR_DATA, "%s is neither true nor false", key->name);
+        *(double *)field = json_is_true(value);
+        return ERR_OK;
     case ARCH_NAME:
         return read_name(key, value, field);
     case ARCH_MUST:
@@ -269,6 +274,7 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
     model->bias = row->bias;
     model->qkv_bias = row->qkv_bias;
     model->router_normalize = row->router_normalize;
+    model->qk_norm = (int)row->qk_norm;
     return ERR_OK;
 }
 
@@ -302,13 +308,8 @@ enum err arch_keys_end(struct arch_values *values)
     if (model->ffn_width == 0)
         model->ffn_width = 4 * model->d_model;
     model->expansion_ratio = (double)model->ffn_width / (double)model->d_model;
-    if (values->head_dim != 0 &&
-        values->head_dim * model->n_heads != model->d_model)
-        return err_set(ERR_UNSUPPORTED,
-                       "head_dim is %lld (key_length in GGUF); Tessera's heads "
-                       "are as wide as the model, %lld, by their number, %lld",
-                       (long long)values->head_dim, (long long)model->d_model,
-                       (long long)model->n_heads);
+    if (values->head_dim * model->n_heads != model->d_model)
+        model->head_dim = values->head_dim;
     if (values->window != 0 && values->window < model->max_seq_len)
         return err_set(ERR_UNSUPPORTED,
                        "sliding_window is %lld, less than "
@@ -329,7 +330,7 @@ void arch_keys_begin(const struct model_config *model,
     assert(model->n_heads > 0);
     *values = (struct arch_values){
         .model = *model,
-        .head_dim = model->d_model / model->n_heads,
+        .head_dim = model_config_head_dim(model),
         .attention_bias =
             model_config_qkv_bias(model) && model_config_out_bias(model),
     };
@@ -371,6 +372,8 @@ json_t *arch_keys_value(const struct arch_key *key,
                    : json_real(*(const double *)field);
     case ARCH_BOOL:
         return json_boolean(*(const bool *)field);
+    case ARCH_ONE: /* another number comes back as 1, and differs */
+        return json_boolean(*(const double *)field != 0.0);
     case ARCH_NAME:
         for (const struct arch_name *n = key->names; n->name != NULL; n++)
             if (n->value == *(const int *)field)

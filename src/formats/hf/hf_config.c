@@ -186,6 +186,8 @@ const char *hf_config_difference(const struct model_config *a,
     DIFFERS(d_model);
     DIFFERS(n_heads);
     DIFFERS(n_kv_heads);
+    if (model_config_head_dim(a) != model_config_head_dim(b))
+        return "model.head_dim";
     DIFFERS(n_layers);
     DIFFERS(vocab_size);
     DIFFERS(max_seq_len);

@@ -74,9 +74,7 @@ static void name(struct maker *m, struct hf_slice *slice,
 static void add_row(struct maker *m, int param, const struct arch_tensor *row)
 {
     const struct model_config *model = m->model;
-    int64_t head_dim = model->d_model / model->n_heads;
-    int64_t kv = model->n_kv_heads * head_dim;
-    int64_t d = model->d_model;
+    int64_t q = model_config_queries(model), kv = model_config_kv(model);
     int64_t first = 0, rows = m->params->list[param].shape[0];
     if (row->part == ARCH_EACH) {
         rows = model->ffn_width;
@@ -88,14 +86,14 @@ static void add_row(struct maker *m, int param, const struct arch_tensor *row)
     if (row->role == PARAM_WTE || row->role == PARAM_LM_HEAD)
         rows = m->vocab;
     if (row->part == ARCH_QUERIES || row->part == ARCH_QUERIES_PAIRS) {
-        rows = d;
+        rows = q;
     } else if (row->part != ARCH_WHOLE_PARAM) {
-        first = row->part == ARCH_VALUES ? d + kv : d;
+        first = row->part == ARCH_VALUES ? q + kv : q;
         rows = kv;
     }
     struct hf_slice *slice = add(m, param, row, first, rows);
     if (row->part == ARCH_QUERIES_PAIRS || row->part == ARCH_KEYS_PAIRS)
-        slice->pairs = head_dim;
+        slice->pairs = model_config_head_dim(model);
     name(m, slice, row, 0);
 }
 

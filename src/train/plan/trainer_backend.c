@@ -40,8 +40,10 @@ static enum err check_fp8_shape(const struct train_settings *s)
         const char *name;
         int64_t value;
     } sizes[] = {
-        { "2 model.n_kv_heads x model.d_model / model.n_heads",
-          2 * s->model.n_kv_heads * (s->model.d_model / s->model.n_heads) },
+        { s->model.head_dim > 0
+              ? "2 model.n_kv_heads x model.head_dim"
+              : "2 model.n_kv_heads x model.d_model / model.n_heads",
+          2 * model_config_kv(&s->model) },
         { "data.seq_len / parallel.sequence_chunks",
           s->data.seq_len / s->parallel.sequence_chunks },
     };

@@ -28,7 +28,8 @@
     "model.init* model.router_jitter model.balance_weight "                    \
     "model.attn_uses_sequence_id"
 #define SHAPES                                                                 \
-    "model.d_model model.n_layers model.n_kv_heads model.vocab_size "          \
+    "model.d_model model.head_dim model.n_layers model.n_kv_heads "            \
+    "model.vocab_size "                                                        \
     "model.expansion_ratio model.ffn_width model.qk_norm model.ffn "           \
     "model.bias model.qkv_bias model.out_bias model.mlp_bias model.tied "      \
     "model.experts"

@@ -12,6 +12,7 @@
 
 #define D "d_model"
 #define F "ffn_width"
+#define Q "n_heads head_dim"
 #define KV "n_kv_heads head_dim"
 #define QKV "(n_heads + 2 n_kv_heads) head_dim"
 
@@ -33,7 +34,7 @@ static const struct {
                               { "n_kv_heads head_dim" } },
     [PARAM_K_NORM_BIAS] = { "shift of the norm of keys",
                             { "n_kv_heads head_dim" } },
-    [PARAM_OUT_WEIGHT] = { "output of attention", { D, D } },
+    [PARAM_OUT_WEIGHT] = { "output of attention", { D, Q } },
     [PARAM_OUT_BIAS] = { "bias of attention's output", { D } },
     [PARAM_NORM_2_WEIGHT] = { "scale of the norm before the feed-forward",
                               { D } },
@@ -61,10 +62,10 @@ static const struct {
         2 * (layer)] = { "A of the adapter of " text, { "lora.rank", in } },   \
             [PARAM_LORA + 2 * (layer) + 1] = { "B of the adapter of " text,    \
                                                { out, "lora.rank" } }
-    LORA(LORA_Q, "queries", D, D),
+    LORA(LORA_Q, "queries", D, Q),
     LORA(LORA_K, "keys", D, KV),
     LORA(LORA_V, "values", D, KV),
-    LORA(LORA_OUT, "attention's output", D, D),
+    LORA(LORA_OUT, "attention's output", Q, D),
     LORA(LORA_GATE, "the feed-forward's gate", D, F),
     LORA(LORA_UP, "the feed-forward's input", D, F),
     LORA(LORA_DOWN, "the feed-forward's output", F, D),
