@@ -63,6 +63,18 @@ static void norm(struct run *run, int64_t width, const double *x,
     }
 }
 
+/* The norm of a half of a block where it has it here, or x itself; y may be
+ * x. */
+static void stream_norm(struct run *run, enum model_norm_place place, int block,
+                        enum param_role role, const double *x, double *y)
+{
+    if (run->config->norm_place == place)
+        norm(run, run->d, x, tensor(run, block, role),
+             tensor(run, block, role + 1), y);
+    else
+        memmove(y, x, (size_t)run->d * sizeof *y);
+}
+
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0.0;
@@ -145,17 +157,20 @@ static void qk_norm(struct run *run, int block, double *qkv)
 }
 
 /* Queries and keys turn, values do not. */
-static void rope(const struct run *run, int64_t t, double *qkv)
+static void rope(const struct run *run, int layer, int64_t t, double *qkv)
 {
     const struct model_config *c = run->config;
     int64_t half = run->head_dim / 2;
-    if (c->positions != POSITIONS_ROPE)
+    if (c->positions != POSITIONS_ROPE ||
+        (c->no_rope_interval > 0 &&
+         layer % c->no_rope_interval == c->no_rope_interval - 1))
         return;
     for (int64_t h = 0; h < c->n_heads + c->n_kv_heads; h++) {
         double *x = qkv + h * run->head_dim;
         for (int64_t j = 0; j < half; j++) {
             double angle = (double)(rope_reference_angle(c, j) * t);
-            double a = x[j], b = x[j + half];
+            double longer = (double)rope_reference_length(c);
+            double a = longer * x[j], b = longer * x[j + half];
             x[j] = a * cos(angle) - b * sin(angle);
             x[j + half] = b * cos(angle) + a * sin(angle);
         }
@@ -211,9 +226,8 @@ static void attention(struct run *run, int layer, const double *x,
         model_config_alibi_slopes(c, slopes);
     for (int64_t i = 0; i < run->n; i++) {
         double *at = qkv + i * run->qkv_width;
-        norm(run, run->d, x + i * run->d,
-             tensor(run, block, PARAM_NORM_1_WEIGHT),
-             tensor(run, block, PARAM_NORM_1_BIAS), row);
+        stream_norm(run, NORM_BEFORE, block, PARAM_NORM_1_WEIGHT,
+                    x + i * run->d, row);
         linear(row, tensor(run, block, PARAM_WQKV_WEIGHT),
                tensor(run, block, PARAM_WQKV_BIAS), run->qkv_width, run->d, at);
         adapt(run, layer, i, LORA_Q, row, at);
@@ -222,7 +236,7 @@ static void attention(struct run *run, int layer, const double *x,
               at + queries + c->n_kv_heads * run->head_dim);
         clip(run, at, run->qkv_width);
         qk_norm(run, block, at);
-        rope(run, i % run->leaf->seq_len, at);
+        rope(run, layer, i % run->leaf->seq_len, at);
     }
     for (int64_t i = 0; i < run->n; i++) {
         for (int64_t h = 0; h < c->n_heads; h++)
@@ -232,6 +246,8 @@ static void attention(struct run *run, int layer, const double *x,
                tensor(run, block, PARAM_OUT_BIAS), run->d, queries,
                branch + i * run->d);
         adapt(run, layer, i, LORA_OUT, row, branch + i * run->d);
+        stream_norm(run, NORM_AFTER, block, PARAM_NORM_1_WEIGHT,
+                    branch + i * run->d, branch + i * run->d);
     }
     free(qkv);
     free(row);
@@ -401,15 +417,15 @@ static void ffn(struct run *run, int layer, const double *x, double *branch)
     int64_t *counts = checked(calloc((size_t)slots + 1, sizeof *counts));
     for (int64_t i = 0; i < run->n; i++) {
         double *y = branch + i * run->d;
-        norm(run, run->d, x + i * run->d,
-             tensor(run, layer + 1, PARAM_NORM_2_WEIGHT),
-             tensor(run, layer + 1, PARAM_NORM_2_BIAS), row);
+        stream_norm(run, NORM_BEFORE, layer + 1, PARAM_NORM_2_WEIGHT,
+                    x + i * run->d, row);
         if (c->experts > 0)
             mixture(run, layer, i, row, hidden,
                     counts + chunk_of(run, i) * c->experts,
                     sums + chunk_of(run, i) * c->experts, y);
         else
             mlp(run, layer, i, row, hidden, y);
+        stream_norm(run, NORM_AFTER, layer + 1, PARAM_NORM_2_WEIGHT, y, y);
     }
     balance(run, layer, counts, sums);
     free(row);

@@ -16,7 +16,13 @@ static const struct more {
     uint32_t count;
     const char *wants; /* in the refusal; NULL: it is accepted */
 } rows[] = {
-    { "llama.rope.scaling.type", .text = "yarn", .wants = "is \"yarn\"" },
+    { "llama.rope.scaling.type", .text = "dynamic", .wants = "is \"dynamic\"" },
+    { "llama.rope.scaling.type", .text = "yarn",
+      .wants = "model.rope_factor is 0" },
+    { "llama.rope.scaling.yarn_beta_fast", .kind = GGUF_F32, .real = 8,
+      .wants = "yarn_beta_fast is 8" },
+    { "llama.rope.scaling.original_context_length", .kind = GGUF_U32,
+      .count = 8 },
     { "llama.attention.causal", .kind = GGUF_BOOL, .wants = "is false" },
     { "llama.attention.sliding_window", .kind = GGUF_U32, .count = 9,
       .wants = "attention.sliding_window is 9" },

@@ -21,6 +21,15 @@
     "{'model_type':'qwen3','vocab_size':100,'hidden_size':64,"                 \
     "'intermediate_size':96,'num_hidden_layers':2,"                            \
     "'num_attention_heads':4,'num_key_value_heads':2"
+#define PHI3                                                                   \
+    "{'model_type':'phi3','vocab_size':100,'hidden_size':64,"                  \
+    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
+#define OLMO2                                                                  \
+    "{'model_type':'olmo2','vocab_size':100,'hidden_size':64,"                 \
+    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
+#define SMOLLM3                                                                \
+    "{'model_type':'smollm3','vocab_size':100,'hidden_size':64,"               \
+    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
 #define QWEN3_MOE                                                              \
     "{'model_type':'qwen3_moe','vocab_size':100,'hidden_size':64,"             \
     "'intermediate_size':96,'num_hidden_layers':2,"                            \
@@ -62,15 +71,22 @@ static const struct {
       ",'rope_scaling':{'type':'linear','factor':8,'rope_type':'llama3'}}",
       "rope_scaling.rope_type and rope_scaling.type differ" },
     { LLAMA ",'rope_scaling':{'type':'linear'}}", "model.rope_factor is 0" },
-    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8}}",
-      "rope_scaling.type is 'yarn'; of what it can be Tessera has default, "
-      "linear, llama3" },
+    { LLAMA ",'rope_scaling':{'type':'dynamic','factor':8}}",
+      "rope_scaling.type is 'dynamic'; of what it can be Tessera has default, "
+      "linear, llama3, yarn" },
+    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8}}", NULL },
+    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8,'truncate':false}}",
+      "rope_scaling.truncate is false" },
+    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8,'mscale':1}}",
+      "rope_scaling.mscale is not known" },
+    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8,'beta_slow':64}}",
+      "model.rope_beta_fast is 32" },
     { LLAMA ",'rope_scaling':{'type':7,'factor':8}}",
       "rope_scaling.type is 7" },
     { LLAMA ",'rope_scaling':{'factor':8}}",
       "model.rope_factor has no effect" },
     { LLAMA ",'rope_scaling':{'beta_fast':8}}",
-      "rope_scaling.beta_fast is not known" },
+      "model.rope_beta_fast has no effect" },
     { LLAMA ",'rope_scaling':3}", "rope_scaling is no object" },
     { LLAMA
       ",'rope_parameters':{'rope_theta':5e5,'rope_type':'linear','factor':2}}",
@@ -122,8 +138,22 @@ static const struct {
       "attn_config.alibi_bias_max is 4" },
     { MPT ",'logit_scale':'inv_sqrt_d_model'}", "logit_scale is" },
     { "{'architectures':['Qwen2ForCausalLM']}", "no vocab_size" },
+    { PHI3 "}", NULL },
+    { PHI3 ",'sliding_window':2047}", "sliding_window is 2047" },
+    { PHI3 ",'rope_scaling':{'type':'longrope','long_factor':[1]}}",
+      "rope_scaling.type is 'longrope'" },
     { QWEN3 "}", NULL },
     { QWEN3 ",'head_dim':512}", "model.head_dim is 512" },
+    { OLMO2 "}", NULL },
+    { OLMO2 ",'attention_bias':true}", "attention_bias is true" },
+    { SMOLLM3 "}", NULL },
+    { SMOLLM3 ",'no_rope_layers':[1,0]}", NULL },
+    { SMOLLM3 ",'no_rope_layers':[0,1]}", "no_rope_layers[1]" },
+    { SMOLLM3 ",'no_rope_layers':[1,2]}", "no_rope_layers[1]" },
+    { SMOLLM3 ",'no_rope_layers':[1]}", "no_rope_layers is no array" },
+    { SMOLLM3 ",'no_rope_layer_interval':0}", "no_rope_layer_interval is 0" },
+    { SMOLLM3 ",'layer_types':['full_attention','sliding_attention']}",
+      "layer_types[1] is" },
     { QWEN3 ",'attention_bias':true}", "attention_bias is true" },
     { QWEN3_MOE "}", NULL },
     { QWEN3_MOE ",'decoder_sparse_step':2}", "decoder_sparse_step is 2" },
@@ -218,6 +248,22 @@ static void as_qwen3(struct model_config *model)
     model->head_dim = 48;
 }
 
+static void as_olmo2(struct model_config *model)
+{
+    model->qk_norm = QK_NORM_FULL;
+    model->norm_place = NORM_AFTER;
+}
+
+static void as_smollm3(struct model_config *model)
+{
+    model->no_rope_interval = 3;
+    model->rope_scaling = ROPE_SCALING_YARN;
+    model->rope_factor = 4;
+    model->rope_original_len = 64;
+    model->rope_beta_slow = 2;
+    model->rope_attention_factor = 1.25;
+}
+
 static void as_qwen3_moe(struct model_config *model)
 {
     as_mixtral(model);
@@ -240,6 +286,8 @@ static const struct {
     { "llama-tiny", ARCH_MISTRAL, 2, NULL },
     { "llama-tiny", ARCH_QWEN2, 4, as_qwen },
     { "llama-tiny", ARCH_QWEN3, 2, as_qwen3 },
+    { "llama-tiny", ARCH_OLMO2, 2, as_olmo2 },
+    { "llama-tiny", ARCH_SMOLLM3, 2, as_smollm3 },
     { "dbrx", ARCH_QWEN3_MOE, 2 + 3 * 15, as_qwen3_moe },
     { "dbrx", ARCH_DBRX, 0, NULL },
     { "dbrx", ARCH_MIXTRAL, 2 + 3 * 15, as_mixtral },

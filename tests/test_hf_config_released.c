@@ -166,7 +166,7 @@ static const struct released {
           152064, 3584, 18944, 28, 28, 4, 32768, 1e-06, 1000000.0,
           false) ", 'rope_scaling': {'factor': 4.0, "
                  "'original_max_position_embeddings': 32768, 'type': 'yarn'}",
-      "rope_scaling.type is \"yarn\"", ARCH_QWEN2, 0 },
+      NULL, ARCH_QWEN2, 7615616512 },
     { "Qwen3 0.6B",
       CLASS("Qwen3ForCausalLM", "qwen3")
           FIGURES(151936, 1024, 3072, 28, 16, 8, 40960, 1e-06, 1000000,
@@ -185,6 +185,26 @@ static const struct released {
                          "false, 'router_aux_loss_coef': 0.001, "
                          "'sliding_window': null, 'use_sliding_window': false",
       NULL, ARCH_QWEN3_MOE, 30532122624 },
+    { "OLMo 2 7B",
+      CLASS("Olmo2ForCausalLM", "olmo2")
+          FIGURES(100352, 4096, 11008, 32, 32, 32, 4096, 1e-06, 500000,
+                  false) ", 'attention_bias': false, 'rope_scaling': null",
+      NULL, ARCH_OLMO2, 7298617344 },
+    { "OLMo 3 7B",
+      CLASS("Olmo3ForCausalLM", "olmo3")
+          FIGURES(100278, 4096, 11008, 32, 32, 32, 65536, 1e-06, 500000, false),
+      "architecture Olmo3ForCausalLM", ARCH_OLMO2, 0 },
+    { "SmolLM3 3B",
+      CLASS("SmolLM3ForCausalLM", "smollm3")
+          FIGURES(128256, 2048, 11008, 4, 16, 4, 65536, 1e-06, 5000000.0,
+                  true) ", 'attention_bias': false, 'mlp_bias': false, "
+                        "'layer_types': ['full_attention', 'full_attention', "
+                        "'full_attention', 'full_attention'], "
+                        "'max_window_layers': 28, 'no_rope_layer_interval': 4, "
+                        "'no_rope_layers': [1, 1, 1, 0], 'pretraining_tp': 2, "
+                        "'rope_scaling': null, 'sliding_window': null, "
+                        "'use_sliding_window': false",
+      NULL, ARCH_SMOLLM3, 575162368 },
     { "GPT-2", GPT2(768, 12, 12), NULL, ARCH_GPT2, 124439808 },
     { "GPT-2 medium", GPT2(1024, 16, 24), NULL, ARCH_GPT2, 354823168 },
     { "GPT-2 XL", GPT2(1600, 25, 48), NULL, ARCH_GPT2, 1557611200 },

@@ -143,6 +143,11 @@ WRONG(head_dim, c->d_model = 2048)
 WRONG(baseline, c->init = MODEL_INIT_BASELINE)
 WRONG(pairs, c->positions = POSITIONS_ROPE; c->d_model = 48;
       c->n_heads = c->n_kv_heads = 16)
+WRONG(odd_head, c->positions = POSITIONS_ROPE; c->head_dim = 33)
+WRONG(own_head_dim, c->head_dim = 257)
+WRONG(queries, c->head_dim = 6; c->n_heads = c->n_kv_heads = 4)
+WRONG(after, c->bias = false; c->norm_place = NORM_AFTER;
+      c->experts = c->experts_top_k = 4)
 WRONG(top_k, c->experts = 4; c->experts_top_k = 5)
 WRONG(no_choice, c->experts = 4)
 WRONG(twice, c->out_bias = true)
@@ -165,6 +170,10 @@ static void test_failures(void)
         { wrong_head_dim, "at most 256" },
         { wrong_baseline, "model.init_std" },
         { wrong_pairs, "rope" },
+        { wrong_odd_head, "model.head_dim is 33, an odd number" },
+        { wrong_own_head_dim, "model.head_dim is 257" },
+        { wrong_queries, "model.head_dim (24) is not a multiple of 16" },
+        { wrong_after, "model.norm_place = \"after\"" },
         { wrong_top_k, "model.experts_top_k (5)" },
         { wrong_no_choice, "model.experts_top_k (0)" },
         { wrong_twice, "model.out_bias = true" },
@@ -238,6 +247,21 @@ static const struct {
       "transformer.norm_f.weight 64\n"
       "transformer.norm_f.bias 64\n"
       "lm_head.weight 100 64\n" },
+    { "wide heads, qk norms, rms",
+      { LAYOUT, .n_kv_heads = 2, .n_layers = 2, .ffn_width = 80, .head_dim = 24,
+        .tied = true, .norm = MODEL_NORM_RMSNORM, .qkv_bias = true,
+        .positions = POSITIONS_ROPE, .qk_norm = QK_NORM_FULL },
+      "transformer.wte.weight 100 64\n"
+      "transformer.blocks.0.norm_1.weight 64\n"
+      "transformer.blocks.0.attn.Wqkv.weight 192 64\n"
+      "transformer.blocks.0.attn.Wqkv.bias 192\n"
+      "transformer.blocks.0.attn.q_ln.weight 96\n"
+      "transformer.blocks.0.attn.k_ln.weight 48\n"
+      "transformer.blocks.0.attn.out_proj.weight 64 96\n"
+      "transformer.blocks.0.norm_2.weight 64\n"
+      "transformer.blocks.0.ffn.up_proj.weight 80 64\n"
+      "transformer.blocks.0.ffn.down_proj.weight 64 80\n"
+      "transformer.norm_f.weight 64\n" },
     { "biases of queries, keys and values, and of a gated MLP",
       { LAYOUT, .n_kv_heads = 2, .n_layers = 1, .ffn_width = 48,
         .qkv_bias = true, .mlp_bias = true, .positions = POSITIONS_ROPE,

@@ -28,6 +28,24 @@ static const struct {
         TURNS,
         .rope_factor = 8,
         .rope_original_len = 8192 } },
+    { "yarn of Qwen2.5",
+      { .d_model = 256,
+        .n_heads = 2,
+        .rope_theta = 1e6,
+        .rope_scaling = ROPE_SCALING_YARN,
+        .rope_factor = 4,
+        .rope_original_len = 32768 } },
+    { "yarn of its own, wide heads",
+      { .d_model = 64,
+        .n_heads = 2,
+        .head_dim = 96,
+        .rope_theta = 1e4,
+        .rope_scaling = ROPE_SCALING_YARN,
+        .rope_factor = 16,
+        .rope_original_len = 2048,
+        .rope_beta_fast = 20,
+        .rope_beta_slow = 0.5,
+        .rope_attention_factor = 1.4 } },
     { "Llama 3.2",
       { .d_model = 64,
         .n_heads = 1,
@@ -47,7 +65,8 @@ static void test_table(void)
     static float table[ROWS * 2 * PAIRS];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct model_config *c = &cases[i].config;
-        int64_t pairs = c->d_model / c->n_heads / 2;
+        int64_t pairs = model_config_head_dim(c) / 2;
+        long double longer = rope_reference_length(c);
         long double worst = 0;
         for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
             model_config_rope_table(c, places[p], ROWS, table);
@@ -56,14 +75,15 @@ static void test_table(void)
                     long double angle = (long double)(places[p] + t) *
                                         rope_reference_angle(c, j);
                     const float *row = table + 2 * t * pairs;
-                    worst =
-                        fmaxl(worst, fabsl((long double)row[j] - cosl(angle)));
+                    worst = fmaxl(worst, fabsl((long double)row[j] -
+                                               longer * cosl(angle)));
                     worst = fmaxl(worst, fabsl((long double)row[pairs + j] -
-                                               sinl(angle)));
+                                               longer * sinl(angle)));
                 }
         }
-        tap_ok(worst < ROUNDING, "%s: angles up to position 1048574 (%.2Lg)",
-               cases[i].name, worst);
+        tap_ok(worst < ROUNDING * (longer > 1 ? 2 : 1),
+               "%s: angles up to position 1048574 (%.2Lg)", cases[i].name,
+               worst);
     }
 }
 
@@ -103,6 +123,17 @@ static const struct {
       { .positions = POSITIONS_ALIBI,
         .rope_scaling = ROPE_SCALING_LINEAR,
         .rope_factor = 2 } },
+    { "model.rope_beta_slow has no effect",
+      { .positions = POSITIONS_ROPE,
+        .rope_scaling = ROPE_SCALING_LINEAR,
+        .rope_factor = 2,
+        .rope_beta_slow = 1 } },
+    { "\"yarn\" needs model.rope_original_len",
+      { .positions = POSITIONS_ROPE,
+        .rope_scaling = ROPE_SCALING_YARN,
+        .rope_factor = 2 } },
+    { "model.no_rope_interval has no effect",
+      { .positions = POSITIONS_ALIBI, .no_rope_interval = 4 } },
     { "model.rope_factor has no effect",
       { .positions = POSITIONS_ROPE, .rope_factor = 2 } },
     { "model.rope_low_freq_factor has no effect",

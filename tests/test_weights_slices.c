@@ -56,14 +56,20 @@ static struct model_config shape(enum arch arch)
         return c;
     c.positions = POSITIONS_ROPE;
     c.qkv_bias = arch == ARCH_QWEN2;
+    c.no_rope_interval = arch == ARCH_SMOLLM3 ? 2 : 0;
     c.n_kv_heads = 2;
     c.ffn = FFN_GLU;
     c.activation = MODEL_SILU;
     c.ffn_width = 80;
-    c.tied = false;
+    /* the embedding is the table's first tensor */
+    c.tied = arch == ARCH_QWEN2 || arch == ARCH_PHI3 || arch == ARCH_OLMO2;
     if (arch == ARCH_QWEN3 || arch == ARCH_QWEN3_MOE) {
         c.qk_norm = QK_NORM_HEAD;
         c.head_dim = 24;
+    }
+    if (arch == ARCH_OLMO2) {
+        c.qk_norm = QK_NORM_FULL;
+        c.norm_place = NORM_AFTER;
     }
     if (arch == ARCH_MIXTRAL || arch == ARCH_DBRX || arch == ARCH_QWEN3_MOE) {
         c.experts = 4;
@@ -96,8 +102,9 @@ static void free_model(struct model *m)
 
 static int64_t slice_numel(const struct hf_slice *slice)
 {
-    return slice->dims == 2 ? slice->shape[0] * slice->shape[1]
-                            : slice->shape[0];
+    return slice->dims == 2
+               ? slice->rows * slice->shape[slice->transposed ? 0 : 1]
+               : slice->rows;
 }
 
 /* Element number i of a slice's tensor, one by one from what headers say. */
@@ -171,6 +178,8 @@ static void write_folder(const char *path, struct model *m, enum arch arch,
         const struct hf_slice *slice = &m->names->list[i];
         if (other->missing != NULL && strcmp(slice->name, other->missing) == 0)
             continue;
+        if (slice->begin > 0) /* of the tensor before, as ours follow there */
+            continue;
         slices[count] = slice;
         add_tensor(list, &count, slice->name + prefix, dtype, slice);
         if (other->transposed_shape && i == 1) {
@@ -189,7 +198,9 @@ static void write_folder(const char *path, struct model *m, enum arch arch,
     }
     fixture_need(safetensors_writer_create(path, list, count, 40000, &writer));
     for (int t = 0; t < count; t++)
-        for (int64_t i = 0; i < slice_numel(slices[t]); i++) {
+        for (int64_t i = 0;
+             i < list[t].shape[0] * (list[t].dims == 2 ? list[t].shape[1] : 1);
+             i++) {
             float value = theirs(m, slices[t], i);
             value += other->head_differs && t == count - 1 && i == 7;
             fixture_need(safetensors_writer_append_f32(writer, &value, 1));
@@ -264,7 +275,8 @@ static void hf_model(enum arch arch, struct model *m)
 static void test_folders(void)
 {
     static const enum arch archs[] = {
-        ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2,     ARCH_QWEN3, ARCH_GPT2,
+        ARCH_LLAMA, ARCH_MISTRAL, ARCH_PHI3,      ARCH_QWEN2,
+        ARCH_OLMO2, ARCH_SMOLLM3, ARCH_QWEN3,     ARCH_GPT2,
         ARCH_MPT,   ARCH_MIXTRAL, ARCH_QWEN3_MOE, ARCH_DBRX
     };
     const struct other other = { .bare = false };
@@ -438,7 +450,12 @@ static void write_gguf(const char *path, enum arch arch, struct model *m,
     struct gguf_writer *writer = NULL;
     fixture_need(fsio_remove_tree(path)); /* of the model before */
     fixture_need(gguf_writer_create(path, &writer));
+    float freqs[MODEL_ROPE_PAIRS_MAX];
+    uint64_t pairs = (uint64_t)gguf_config_freqs(&m->config, freqs);
     write_keys(writer, arch, m);
+    if (pairs > 0)
+        fixture_need(gguf_writer_tensor(writer, ARCH_GGUF_FREQS,
+                                        GGUF_BLOCKS_F32, &pairs, 1));
     for (int i = 0; i < m->names->count; i++) {
         const struct hf_slice *slice = &m->names->list[i];
         uint64_t dim[2] = { (uint64_t)slice->shape[slice->dims - 1],
@@ -447,6 +464,7 @@ static void write_gguf(const char *path, enum arch arch, struct model *m,
                                         type_of(slice, type), dim,
                                         (unsigned)slice->dims));
     }
+    fixture_need(gguf_writer_data(writer, freqs, pairs * sizeof *freqs));
     for (int i = 0; i < m->names->count; i++) {
         const struct hf_slice *slice = &m->names->list[i];
         const struct gguf_blocks_layout *layout =
@@ -477,6 +495,16 @@ static void round_values(struct model *m, enum gguf_blocks_type type)
     }
 }
 
+static void scale(struct model_config *c, enum model_rope_scaling how)
+{
+    bool llama3 = how == ROPE_SCALING_LLAMA3;
+    c->rope_scaling = how;
+    c->rope_factor = 8;
+    c->rope_low_freq_factor = llama3 ? 1 : 0;
+    c->rope_high_freq_factor = llama3 ? 4 : 0;
+    c->rope_original_len = 32;
+}
+
 static void test_gguf(void)
 {
     static const struct {
@@ -489,6 +517,7 @@ static void test_gguf(void)
         { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_Q8_0 },
         { ARCH_QWEN2, ARCH_LLAMA, GGUF_BLOCKS_BF16 },
         { ARCH_QWEN3, ARCH_QWEN3, GGUF_BLOCKS_BF16 },
+        { ARCH_OLMO2, ARCH_OLMO2, GGUF_BLOCKS_BF16 },
         { ARCH_GPT2, ARCH_GPT2, GGUF_BLOCKS_F32 },
         { ARCH_MPT, ARCH_MPT, GGUF_BLOCKS_BF16 },
     };
@@ -504,6 +533,10 @@ static void test_gguf(void)
             m.config.out_bias = m.config.mlp_bias = true;
         }
         m.config.qkv_bias = i == 1 || cases[i].gguf == ARCH_QWEN2;
+        if (i == 0)
+            scale(&m.config, ROPE_SCALING_LLAMA3);
+        if (cases[i].gguf == ARCH_OLMO2)
+            scale(&m.config, ROPE_SCALING_YARN);
         make_values(&m);
         round_values(&m, cases[i].type);
         fixture_need(hf_names_create(arch_rows[cases[i].gguf].gguf, &m.config,
@@ -548,14 +581,17 @@ static void test_not_in_gguf(void)
     struct model_config config = shape(ARCH_LLAMA);
     tap_ok(gguf_config_choose(&config, &arch) == ERR_OK && arch == ARCH_LLAMA,
            "a Llama is one");
-    config.rope_scaling = ROPE_SCALING_LLAMA3;
-    config.rope_factor = 8;
-    config.rope_low_freq_factor = 1;
-    config.rope_high_freq_factor = 4;
-    config.rope_original_len = 16;
+    scale(&config, ROPE_SCALING_LLAMA3);
+    config.qkv_bias = true;
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
-               strstr(err_text(), "rope_scaling") != NULL,
-           "angles that files have as a table are refused");
+               strstr(err_text(), "of Qwen2 is not written") != NULL,
+           "a table of angles that programs do not read is refused");
+    config.qkv_bias = false;
+    scale(&config, ROPE_SCALING_YARN);
+    config.rope_attention_factor = 1.5;
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "rope_attention_factor 0") != NULL,
+           "so is a number of yarn that files have not");
     config = shape(ARCH_DBRX);
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
                strstr(err_text(), "Dbrx") != NULL,

@@ -120,8 +120,14 @@ static enum err write_tensors(struct hf_model *model,
     enum err rc = ERR_OK;
     float *buffer = NULL;
     struct gguf_out out = { .writer = writer };
+    float freqs[MODEL_ROPE_PAIRS_MAX];
+    const uint64_t pairs =
+        (uint64_t)gguf_config_freqs(&model->about->config, freqs);
     TRY_OUT(new_room(&buffer, WEIGHTS_CUT_FLOATS));
     TRY_OUT(new_room(&out.blocks, (size_t)WRITE_NUMBERS * 4));
+    if (pairs > 0)
+        TRY_OUT(gguf_writer_tensor(writer, ARCH_GGUF_FREQS, GGUF_BLOCKS_F32,
+                                   &pairs, 1));
     for (int i = 0; i < names->count; i++) {
         const struct hf_slice *slice = &names->list[i];
         assert(slice->dims == 1 || slice->dims == 2);
@@ -130,6 +136,11 @@ static enum err write_tensors(struct hf_model *model,
         TRY_OUT(gguf_writer_tensor(writer, slice->name,
                                    type_of(model, slice, dtype), dim,
                                    (unsigned)slice->dims));
+    }
+    if (pairs > 0) {
+        out.type = GGUF_BLOCKS_F32;
+        out.name = ARCH_GGUF_FREQS;
+        TRY_OUT(append(&out, freqs, (int64_t)pairs));
     }
     for (int i = 0; i < names->count; i++) {
         out.type = type_of(model, &names->list[i], dtype);

@@ -67,6 +67,13 @@ static int find(void *arg, const char *name)
     return found == NULL ? -1 : (int)(found - state->gguf->tensor);
 }
 
+/* A table of angles that the configuration has been read from. */
+static bool is_buffer(void *arg, const char *name)
+{
+    (void)arg;
+    return strcmp(name, ARCH_GGUF_FREQS) == 0;
+}
+
 /* Elements within one block: the ends of what is asked for. */
 static enum err read_within(const struct state *state,
                             const struct gguf_tensor *tensor, uint64_t block,
@@ -191,6 +198,7 @@ static enum err open_gguf(const char *path, struct weights_source *source)
         .count = (int)state->gguf->tensors,
         .at = at,
         .find = find,
+        .is_buffer = is_buffer,
         .read = read_tensor,
     };
     TRY(weights_slices_create(&file, arch_rows[arch].gguf, source));

@@ -210,7 +210,8 @@ static enum err read_want(const struct weights_slices *p,
         return read_transposed(p, want);
     if (want->slice->pairs > 0)
         return read_pairs(p, want);
-    return p->file.read(p->file.arg, want->tensor, want->begin,
+    return p->file.read(p->file.arg, want->tensor,
+                        want->slice->begin * want->cols + want->begin,
                         want->end - want->begin, want->out);
 }
 

@@ -92,7 +92,6 @@ static void layout_work(struct infer *infer, struct arena *arena)
     infer_experts_layout(infer, arena);
     if (config->positions == POSITIONS_ROPE) {
         work->rotation = take(arena, n * infer->head_dim);
-        infer->b.rope = work->rotation;
         infer->rope = take(arena, infer->capacity * infer->head_dim);
     }
     if (config->positions == POSITIONS_ALIBI)
@@ -144,7 +143,9 @@ const char infer_known[] =
     "max_seq_len "
     "expansion_ratio ffn_width positions rope_theta rope_scaling rope_factor "
     "rope_low_freq_factor rope_high_freq_factor rope_original_len "
-    "alibi_bias_max norm norm_eps qk_norm clip_qkv ffn activation bias "
+    "rope_beta_fast rope_beta_slow rope_attention_factor "
+    "no_rope_interval alibi_bias_max norm norm_eps norm_place qk_norm clip_qkv "
+    "ffn activation bias "
     "qkv_bias out_bias mlp_bias tied logit_scale residual_scale experts "
     "experts_top_k router_normalize "
     /* of training alone */

@@ -101,6 +101,9 @@ static enum err blocks(struct infer *infer)
     for (int layer = 0; layer < infer->config.n_layers; layer++) {
         b->number = params_layer_block(params, layer);
         b->owes = layer > 0;
+        b->rope = model_config_turns(&infer->config, layer)
+                      ? infer->work.rotation
+                      : NULL;
         TRY(infer_enter(infer, b->number, params->layer_blocks, 0));
         TRY(block_before(b));
         TRY(attend(infer, layer));

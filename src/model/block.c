@@ -8,6 +8,8 @@
  *     mid = x + s attention(rope(norm(q)), rope(norm(k)), v) Wout^T
  *     out = mid + s ffn(norm_2(mid))
  *
+ * or reads the stream itself, and adds the norm of its branch (OLMo 2).
+ *
  * Training keeps what its way back needs, inference keeps keys and values in a
  * cache, and both call these functions: what differs is behind struct
  * block_walker. An addition to the stream and the norm that follows it are one
@@ -236,13 +238,23 @@ struct norm block_heads_norm(const struct model_config *config, int64_t rows,
 }
 
 enum err block_norm_of(const struct block *b, enum param_role role,
-                       const void *x)
+                       const void *x, void *y)
 {
     struct norm norm = block_norm(b->config, b->n);
     struct kernel_ctx ctx = ctx_of(b, b->n * norm.d);
     return b->kernels->norm_forward(
         &ctx, b->dtype, &norm, x, b->walker->vector(b->arg, role),
-        b->walker->vector(b->arg, role + 1), b->norm, b->mean, b->rstd);
+        b->walker->vector(b->arg, role + 1), y, b->mean, b->rstd);
+}
+
+static bool is_after(const struct block *b)
+{
+    return b->config->norm_place == NORM_AFTER;
+}
+
+const void *block_input(const struct block *b, const void *x)
+{
+    return is_after(b) ? x : b->norm;
 }
 
 enum err block_add_norm(const struct block *b, enum param_role role,
@@ -302,15 +314,27 @@ enum err block_make_ready(const struct block *b)
     return block_rotate(b, false, b->ready);
 }
 
+/* sum = x + residual_scale * branch, and of it what follows reads: the norm of
+ * this role, where norms come before. */
+static enum err add_branch(const struct block *b, enum param_role role,
+                           const void *x, void *sum)
+{
+    struct kernel_ctx ctx = ctx_of(b, b->n * b->config->d_model);
+    if (!is_after(b))
+        return block_add_norm(b, role, x, b->branch, sum);
+    return b->kernels->add(&ctx, b->dtype, b->n * b->config->d_model, x,
+                           (float)b->config->residual_scale, b->branch, sum);
+}
+
 enum err block_before(const struct block *b)
 {
     int64_t width = block_linear(b->config, LINEAR_QKV).out;
     struct kernel_ctx ctx = ctx_of(b, b->n * width);
     if (b->owes)
-        TRY(block_add_norm(b, PARAM_NORM_1_WEIGHT, b->x, b->branch, b->x));
-    else
-        TRY(block_norm_of(b, PARAM_NORM_1_WEIGHT, b->x));
-    TRY(block_apply(b, LINEAR_QKV, b->norm, b->qkv));
+        TRY(add_branch(b, PARAM_NORM_1_WEIGHT, b->x, b->x));
+    else if (!is_after(b))
+        TRY(block_norm_of(b, PARAM_NORM_1_WEIGHT, b->x, b->norm));
+    TRY(block_apply(b, LINEAR_QKV, block_input(b, b->x), b->qkv));
     if (b->config->clip_qkv > 0.0)
         TRY(b->kernels->clip_forward(&ctx, b->dtype, b->n * width,
                                      (float)b->config->clip_qkv, b->qkv));
@@ -320,6 +344,10 @@ enum err block_before(const struct block *b)
 /* `branch` as it is added to the stream. */
 static enum err finish_branch(const struct block *b, bool attention)
 {
+    if (is_after(b))
+        TRY(block_norm_of(b,
+                          attention ? PARAM_NORM_1_WEIGHT : PARAM_NORM_2_WEIGHT,
+                          b->branch, b->branch));
     return b->walker->branch != NULL ? b->walker->branch(b->arg, attention)
                                      : ERR_OK;
 }
@@ -328,7 +356,7 @@ enum err block_after(const struct block *b)
 {
     TRY(block_apply(b, LINEAR_OUT, b->attended, b->branch));
     TRY(finish_branch(b, true));
-    return block_add_norm(b, PARAM_NORM_2_WEIGHT, b->x, b->branch, b->mid);
+    return add_branch(b, PARAM_NORM_2_WEIGHT, b->x, b->mid);
 }
 
 /* --- the other half: down(act(up(x))), or with a gate
@@ -358,7 +386,7 @@ enum err block_activate(const struct block *b, int64_t rows, bool apart)
 
 static enum err mlp(const struct block *b)
 {
-    TRY(block_apply(b, LINEAR_HIDDEN, b->norm, b->hidden));
+    TRY(block_apply(b, LINEAR_HIDDEN, block_input(b, b->mid), b->hidden));
     TRY(block_activate(b, b->n, false));
     return block_apply(b, LINEAR_DOWN, b->act, b->branch);
 }

@@ -142,9 +142,11 @@ enum err block_apply(const struct block *b, enum linear linear, const void *x,
 struct norm block_norm(const struct model_config *config, int64_t rows);
 struct norm block_heads_norm(const struct model_config *config, int64_t rows,
                              int64_t heads);
-/* The norm whose weight has this role, of x. */
+/* y = the norm whose weight has this role, of x; y may be x. */
 enum err block_norm_of(const struct block *b, enum param_role role,
-                       const void *x);
+                       const void *x, void *y);
+/* What this half of the block reads of x, the stream: its norm, or itself. */
+const void *block_input(const struct block *b, const void *x);
 /* sum = x + residual_scale * branch, and its norm. */
 enum err block_add_norm(const struct block *b, enum param_role role,
                         const void *x, const void *branch, void *sum);

@@ -93,6 +93,8 @@ enum err model_attention_after_backward(struct pass *pass)
     struct block b = model_block(pass);
     const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, pass->layer->dropout_attention, &dbranch));
+    TRY(model_branch_norm_backward(pass, PARAM_NORM_1_WEIGHT, LINEAR_OUT,
+                                   b.attended, &dbranch));
     TRY(model_linear_backward(pass, LINEAR_OUT, dbranch, b.attended,
                               pass->x_last));
     return b.ready != b.qkv ? block_make_ready(&b) : ERR_OK;
@@ -113,9 +115,9 @@ enum err model_attention_backward(struct model *model)
 enum err model_attention_before_backward(struct pass *pass)
 {
     struct block b = model_block(pass);
-    void *dnorm = pass->model->ws.dnorm;
     TRY(qkv_backward(pass));
-    TRY(block_norm_of(&b, PARAM_NORM_1_WEIGHT, b.x));
-    TRY(model_linear_backward(pass, LINEAR_QKV, pass->dqkv, b.norm, dnorm));
-    return model_norm_backward(pass, PARAM_NORM_1_WEIGHT, b.x, dnorm, pass->dx);
+    TRY(model_input_again(&b, PARAM_NORM_1_WEIGHT, b.x));
+    TRY(model_linear_backward(pass, LINEAR_QKV, pass->dqkv,
+                              block_input(&b, b.x), pass->model->ws.dnorm));
+    return model_input_backward(pass, PARAM_NORM_1_WEIGHT, b.x);
 }

@@ -132,6 +132,46 @@ enum err model_norm_backward(struct pass *pass, enum param_role role,
         pass_norm_gradient(pass, role), pass_gradient(pass, role + 1));
 }
 
+enum err model_input_again(const struct block *b, enum param_role role,
+                           const void *x)
+{
+    return b->config->norm_place == NORM_AFTER
+               ? ERR_OK
+               : block_norm_of(b, role, x, b->norm);
+}
+
+enum err model_input_backward(struct pass *pass, enum param_role role,
+                              const void *x)
+{
+    struct model *model = pass->model;
+    void *dinput = model->ws.dnorm;
+    if (model->config.norm_place == NORM_BEFORE)
+        return model_norm_backward(pass, role, x, dinput, pass->dx);
+    return model->kernels->accumulate(&model->ctx, model->options.dtype,
+                                      pass->n * model->config.d_model, dinput,
+                                      pass->dx);
+}
+
+enum err model_branch_norm_backward(struct pass *pass, enum param_role role,
+                                    enum linear linear, const void *x,
+                                    const void **dbranch)
+{
+    struct model *model = pass->model;
+    struct workspace *ws = &model->ws;
+    struct block b = model_block(pass);
+    struct norm norm = block_norm(&model->config, pass->n);
+    if (model->config.norm_place == NORM_BEFORE)
+        return ERR_OK;
+    TRY(block_apply(&b, linear, x, ws->branch));
+    TRY(block_norm_of(&b, role, ws->branch, ws->norm));
+    TRY(model->kernels->norm_backward(
+        &model->ctx, model->options.dtype, &norm, *dbranch, ws->branch,
+        pass_weight(pass, role), ws->mean, ws->rstd, false, ws->dnorm,
+        pass_norm_gradient(pass, role), pass_gradient(pass, role + 1)));
+    *dbranch = ws->dnorm;
+    return ERR_OK;
+}
+
 static bool drops_depth(const struct pass *pass)
 {
     return pass->training && pass->model->options.drop_depth > 0.0;
@@ -211,7 +251,8 @@ struct block model_block(struct pass *pass)
     struct model *model = pass->model;
     const struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer != NULL ? pass->layer : &none;
-    const float *rope = model->rope;
+    const float *rope =
+        model_config_turns(&model->config, pass->number) ? model->rope : NULL;
     assert(pass->n > 0 && pass->block < model->params->block_count);
     return (struct block){
         .config = &model->config,

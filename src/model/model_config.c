@@ -98,6 +98,11 @@ enum err model_config_check(const struct model_config *config)
                        "multiple of 16",
                        (long long)c->ffn_width);
     TRY(model_config_rope_check(c));
+    if (c->norm_place == NORM_AFTER && c->experts > 0)
+        return err_set(ERR_USAGE,
+                       "model.norm_place = \"after\", but model.experts is "
+                       "%lld: the norm of what experts add is not there",
+                       (long long)c->experts);
     TRY(check_biases(c));
     if (c->init == MODEL_INIT_BASELINE && c->init_std <= 0.0)
         return err_set(ERR_USAGE, "model.init = \"baseline\" needs "

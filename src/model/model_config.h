@@ -51,6 +51,13 @@ enum model_qk_norm {
 static const char *const model_qk_norm_names[] = { "none", "full", "head",
                                                    NULL };
 
+/* Where each half of a block has its norm. */
+enum model_norm_place {
+    NORM_BEFORE, /* x + branch(norm(x)): GPT-2 */
+    NORM_AFTER   /* x + norm(branch(x)): OLMo 2 */
+};
+static const char *const model_norm_place_names[] = { "before", "after", NULL };
+
 enum model_ffn {
     FFN_MLP, /* down(act(up(x))) */
     FFN_GLU  /* down(act(gate(x)) * up(x)) */
@@ -81,11 +88,14 @@ static inline enum activation model_activation_op(enum model_activation act)
 enum model_rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR, /* all are divided by the factor */
-    ROPE_SCALING_LLAMA3  /* slow ones are, quick ones stay, by what part of a
+    ROPE_SCALING_LLAMA3, /* slow ones are, quick ones stay, by what part of a
                             turn they make in the original length */
+    ROPE_SCALING_YARN    /* so too, and between by the pair's number; queries
+                            and keys become longer */
 };
 static const char *const model_rope_scaling_names[] = { "none", "linear",
-                                                        "llama3", NULL };
+                                                        "llama3", "yarn",
+                                                        NULL };
 
 /* Standard deviation (or half width) of fresh matrices; every kind but neox
  * divides those that write into the residual stream by sqrt(2 L). With kaiming
@@ -170,8 +180,21 @@ extern const int model_preset_weights;
     S(model, FLOAT(0, 1e6), rope_high_freq_factor, "0", SETTING_STAYS_ADDED,   \
       "of llama3: turns from which they stay")                                 \
     S(model, INT(0, 1048576), rope_original_len, "0", SETTING_STAYS_ADDED,     \
-      "of llama3: the original longest sequence",                              \
+      "of llama3 and yarn: the original longest sequence",                     \
       .theirs = { ALSO("original_max_position_embeddings") })                  \
+    S(model, FLOAT(0, 1e6), rope_beta_fast, "0", SETTING_STAYS_ADDED,          \
+      "of yarn: turns within the original length from which angles stay; 0: "  \
+      "32")                                                                    \
+    S(model, FLOAT(0, 1e6), rope_beta_slow, "0", SETTING_STAYS_ADDED,          \
+      "of yarn: turns up to which they are divided by all of the factor; 0: "  \
+      "1")                                                                     \
+    S(model, FLOAT(0, 1e6), rope_attention_factor, "0", SETTING_STAYS_ADDED,   \
+      "of yarn: multiplies queries and keys; 0: 1 + 0.1 ln(factor)")           \
+    S(model, INT(0, MODEL_LAYERS_MAX), no_rope_interval, "0",                  \
+      SETTING_STAYS_ADDED,                                                     \
+      "every layer of this number has no rotary positions, 4: the 4th, the "   \
+      "8th; 0: all have",                                                      \
+      .theirs = { ALSO("no_rope_layer_interval") })                            \
     S(model, FLOAT(0, 64), alibi_bias_max, "8", SETTING_STAYS,                 \
       "exponent of ALiBi's smallest slope, 2^-this")                           \
     S(model, CHOICE(model_norm_kind), norm, "layernorm", SETTING_STAYS,        \
@@ -181,6 +204,9 @@ extern const int model_preset_weights;
       "added to the variance",                                                 \
       .theirs = { ALSO("rms_norm_eps layer_norm_eps layer_norm_epsilon "       \
                        "layernorm_epsilon") })                                 \
+    S(model, CHOICE(model_norm_place), norm_place, "before",                   \
+      SETTING_STAYS_ADDED,                                                     \
+      "norms of the stream that a block reads, or of what it adds")            \
     S(model, CHOICE(model_qk_norm), qk_norm, "none", SETTING_STAYS,            \
       "norm of queries and keys: of all heads, or each",                       \
       .theirs = { ALSO("qk_ln attn_qk_ln qk_layernorm") })                     \
@@ -274,6 +300,15 @@ static inline int64_t model_config_kv(const struct model_config *config)
     return config->n_kv_heads * model_config_head_dim(config);
 }
 
+/* Whether positions turn in a layer, counted from 0. */
+static inline bool model_config_turns(const struct model_config *config,
+                                      int64_t layer)
+{
+    return config->positions == POSITIONS_ROPE &&
+           (config->no_rope_interval == 0 ||
+            (layer + 1) % config->no_rope_interval != 0);
+}
+
 /* Which linear layers have biases; experts and routers have none. Norms have
  * them as model.bias says. */
 static inline bool model_config_qkv_bias(const struct model_config *config)
@@ -329,7 +364,11 @@ void model_config_alibi_slopes(const struct model_config *config,
 /* Rotary angles of positions [first, first + count), as the op `rope` reads
  * them: cosines and sines, [count, 2, head_dim / 2]. The angle of pair j at
  * position t is t theta^(-2 j / head_dim), by model.rope_scaling less, in
- * fp64. */
+ * fp64; with yarn both are multiplied by the attention factor. */
+#define MODEL_ROPE_PAIRS_MAX 128 /* of a head; model_config_check() */
+/* What the angle of each pair is divided by: 1 without scaling. */
+void model_config_rope_divisors(const struct model_config *config,
+                                double divisors[MODEL_ROPE_PAIRS_MAX]);
 void model_config_rope_table(const struct model_config *config, int64_t first,
                              int64_t count, float *table);
 /* What model_config_check() says of rotary positions; for it alone. */

@@ -189,7 +189,7 @@ static enum err head_pass(struct pass *pass, const struct head *head,
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
     struct block b = model_block(pass);
-    TRY(block_norm_of(&b, PARAM_NORM_F_WEIGHT, pass->x_last));
+    TRY(block_norm_of(&b, PARAM_NORM_F_WEIGHT, pass->x_last, b.norm));
     int64_t most = model_logit_rows(model, pass->n);
     for (int64_t first = 0; first < pass->n; first += most) {
         int64_t rows = pass->n - first;

@@ -365,6 +365,18 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
                                    const void *x, const void *weight, void *dx,
                                    float *dweight);
 
+/* What a half of the block reads of x, the stream (block_input()), again; */
+enum err model_input_again(const struct block *b, enum param_role role,
+                           const void *x);
+/* ... and from its gradient, ws.dnorm, to pass->dx. */
+enum err model_input_backward(struct pass *pass, enum param_role role,
+                              const void *x);
+/* From *dbranch, the gradient of a half's branch as it is added, to that of
+ * its last layer's product with x, in ws.dnorm: where norms come after, else
+ * they are the same. */
+enum err model_branch_norm_backward(struct pass *pass, enum param_role role,
+                                    enum linear linear, const void *x,
+                                    const void **dbranch);
 /* dx += the gradient through it; after block_norm_of() the same x. */
 enum err model_norm_backward(struct pass *pass, enum param_role role,
                              const void *x, const void *dnorm, void *dx);

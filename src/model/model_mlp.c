@@ -4,8 +4,8 @@
 enum err model_mlp_recompute(struct pass *pass)
 {
     struct block b = model_block(pass);
-    TRY(block_norm_of(&b, PARAM_NORM_2_WEIGHT, b.mid));
-    return block_apply(&b, LINEAR_HIDDEN, b.norm, b.hidden);
+    TRY(model_input_again(&b, PARAM_NORM_2_WEIGHT, b.mid));
+    return block_apply(&b, LINEAR_HIDDEN, block_input(&b, b.mid), b.hidden);
 }
 
 enum err model_mlp_backward(struct pass *pass)
@@ -17,11 +17,12 @@ enum err model_mlp_backward(struct pass *pass)
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
     if (!layer->keeps_act)
         TRY(block_activate(&b, b.n, false));
+    TRY(model_branch_norm_backward(pass, PARAM_NORM_2_WEIGHT, LINEAR_DOWN,
+                                   b.act, &dbranch));
     TRY(model_linear_backward(pass, LINEAR_DOWN, dbranch, b.act, ws->dact));
     TRY(model_activate_backward(pass->model, b.n, false, b.hidden));
-    TRY(block_norm_of(&b, PARAM_NORM_2_WEIGHT, b.mid));
-    TRY(model_linear_backward(pass, LINEAR_HIDDEN, ws->dhidden, ws->norm,
-                              ws->dnorm));
-    return model_norm_backward(pass, PARAM_NORM_2_WEIGHT, b.mid, ws->dnorm,
-                               pass->dx);
+    TRY(model_input_again(&b, PARAM_NORM_2_WEIGHT, b.mid));
+    TRY(model_linear_backward(pass, LINEAR_HIDDEN, ws->dhidden,
+                              block_input(&b, b.mid), ws->dnorm));
+    return model_input_backward(pass, PARAM_NORM_2_WEIGHT, b.mid);
 }

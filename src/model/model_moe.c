@@ -150,7 +150,7 @@ enum err model_moe_serve(void *arg, const struct expert_rows *rows)
 /* norm_2 in ws.norm, and from it the tokens in ws.rows. */
 static enum err tokens_again(const struct block *b)
 {
-    TRY(block_norm_of(b, PARAM_NORM_2_WEIGHT, b->mid));
+    TRY(block_norm_of(b, PARAM_NORM_2_WEIGHT, b->mid, b->norm));
     return block_sort_rows(b, b->norm, b->sorted);
 }
 

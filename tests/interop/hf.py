@@ -108,6 +108,10 @@ SHAPES = {
     "Qwen3Config": dict(LLAMA, head_dim=32),
     "Qwen3MoeConfig": dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
                            moe_intermediate_size=32),
+    "Olmo2Config": LLAMA,
+    "SmolLM3Config": dict(LLAMA, no_rope_layer_interval=2, pad_token_id=0),
+    "Qwen2Config-yarn": dict(LLAMA, rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=512)),
     "GPT2Config": dict(n_embd=64, n_layer=2, n_head=4, vocab_size=100),
     "GPT2Config-erf": dict(n_embd=64, n_layer=2, n_head=4, vocab_size=100,
                            activation_function="gelu"),

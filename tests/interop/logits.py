@@ -17,6 +17,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 QWEN3_MOE = dict(SMALL, head_dim=32, moe_intermediate_size=48, num_experts=6,
                  num_experts_per_tok=3, norm_topk_prob=True)
+# as versions of transformers agree on: of max_position_embeddings
+YARN = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 16.0,
+        "original_max_position_embeddings": 32}
 MPT = dict(vocab_size=97, d_model=64, n_layers=3, n_heads=4, max_seq_len=128)
 DBRX = dict(vocab_size=97, d_model=64, n_layers=3, n_heads=4, max_seq_len=128)
 DBRX_FFN = dict(ffn_hidden_size=48, moe_num_experts=6, moe_top_k=3)
@@ -38,6 +41,15 @@ MODELS = {
     "qwen3": ("Qwen3", dict(SMALL, head_dim=32)),
     "qwen3-moe": ("Qwen3Moe", QWEN3_MOE),
     "qwen3-moe-raw": ("Qwen3Moe", dict(QWEN3_MOE, norm_topk_prob=False)),
+    "olmo2": ("Olmo2", SMALL),
+    "smollm3": ("SmolLM3", dict(SMALL, num_hidden_layers=4, pad_token_id=0,
+                                no_rope_layer_interval=2)),
+    "smollm3-tied": ("SmolLM3", dict(SMALL, num_hidden_layers=4, pad_token_id=0,
+                                     tie_word_embeddings=True)),
+    "phi3": ("Phi3", dict(SMALL, pad_token_id=0)),
+    "qwen2-yarn": ("Qwen2", dict(SMALL, rope_scaling=YARN)),
+    "llama-yarn": ("Llama", dict(SMALL, rope_scaling=dict(
+        YARN, beta_fast=4.0, beta_slow=0.5, attention_factor=1.3))),
     "gpt2": ("GPT2", GPT2),
     "gpt2-erf": ("GPT2", dict(GPT2, activation_function="gelu", n_inner=96)),
     "mpt": ("Mpt", MPT),
@@ -146,13 +158,27 @@ def greedy(program, folder, count):
     return "%d tokens" % got.size
 
 
-def small(program, root):
+def again(program, folder):
+    """What our export makes of the folder gives transformers the same logits."""
+    subprocess.run([program, "export", folder, "--out", folder + ".out"],
+                   check=True, capture_output=True)
+    before, after = load(folder), load(folder + ".out")
+    tokens = torch.arange(48)[None] * 7 % before.config.vocab_size
+    with torch.no_grad():
+        a, b = before(tokens).logits, after(tokens).logits
+    far = float((a - b).abs().max() / (a.max() - a.min()))
+    assert far <= 1e-6, "exported: logits differ by %.1e of the range" % far
+    return "; exported %s: %.1e" % (type(after).__name__, far)
+
+
+def small(program, root, exporter):
     """One line a model: its name, "ok" or "failed", and what was found."""
     for name in MODELS:
         folder = os.path.join(root, name)
         try:
             make(name, folder)
             text = "ok " + compare(program, folder, 1e-5)
+            text += again(exporter, folder)
         except AssertionError as error:
             text = "failed " + str(error)
         except subprocess.CalledProcessError as error:

@@ -17,7 +17,7 @@ venv_models || skip "$VENV_MISSING"
 
 work_make
 
-python small "$LOGITS" "$WORK/models" >"$WORK/found" 2>"$WORK/errors"
+python small "$LOGITS" "$WORK/models" "$BIN/tessera-hf" >"$WORK/found" 2>"$WORK/errors"
 for name in $(python list); do
     check "$name" found "$name"
 done

@@ -43,6 +43,10 @@ MODELS = {
     ),
     "mistral": ("Mistral", dict(LLAMA, sliding_window=None)),
     "qwen2": ("Qwen2", dict(LLAMA, use_sliding_window=False)),
+    "olmo2": ("Olmo2", dict(LLAMA)),
+    "smollm3": ("SmolLM3", dict(LLAMA, pad_token_id=0, no_rope_layer_interval=2)),
+    "qwen2-yarn": ("Qwen2", dict(LLAMA, rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16})),
     "qwen3": ("Qwen3", dict(LLAMA, head_dim=32)),
     "qwen3-moe": ("Qwen3Moe", dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
                                    moe_intermediate_size=32, norm_topk_prob=True)),
@@ -79,7 +83,8 @@ MODELS = {
         ),
     ),
 }
-GGUF = ("llama", "llama-tied", "llama-biases", "llama-linear", "mistral", "qwen2", "qwen3",
+GGUF = ("llama", "llama-tied", "llama-biases", "llama-linear", "llama3", "mistral",
+        "qwen2", "qwen2-yarn", "qwen3", "olmo2",
         "gpt2", "gpt2-gelu", "mpt")
 
 

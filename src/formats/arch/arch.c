@@ -31,6 +31,7 @@ static const struct arch_name scalings[] = {
     { "default", ROPE_SCALING_NONE },
     { "linear", ROPE_SCALING_LINEAR },
     { "llama3", ROPE_SCALING_LLAMA3 },
+    { "yarn", ROPE_SCALING_YARN },
     { NULL, 0 },
 };
 
@@ -41,7 +42,11 @@ static const struct arch_name scalings[] = {
         REAL(object ".low_freq_factor", rope_low_freq_factor, 0, 1e6, ""),     \
         REAL(object ".high_freq_factor", rope_high_freq_factor, 0, 1e6, ""),   \
         INT(object ".original_max_position_embeddings", rope_original_len, 0,  \
-            1048576, "")
+            1048576, ""),                                                      \
+        REAL(object ".beta_fast", rope_beta_fast, 0, 1e6, ""),                 \
+        REAL(object ".beta_slow", rope_beta_slow, 0, 1e6, ""),                 \
+        REAL(object ".attention_factor", rope_attention_factor, 0, 1e6, ""),   \
+        MUST(object ".truncate", "[true]", "")
 
 /* Both ways of saying how positions turn. */
 #define ROPE(theta)                                                            \
@@ -97,6 +102,17 @@ static const struct arch_key mistral_keys[] = {
     { 0 },
 };
 
+static const struct arch_key phi3_keys[] = {
+    LLAMA("0", "4096", "1e-5", "10000"),
+    DROPOUT("embd_pdrop", dropout_embedding, "0"),
+    DROPOUT("resid_pdrop", dropout_residual, "0"),
+    WINDOW("sliding_window", "null"),
+    MUST("partial_rotary_factor", "[1]", ""),
+    MUST("attention_bias", "[false]", ""),
+    NOTHING("original_max_position_embeddings"), /* of longrope alone */
+    { 0 },
+};
+
 /* sliding_window is not used without use_sliding_window. */
 #define QWEN_WINDOW                                                            \
     MUST("use_sliding_window", "[false]", "false"), FULL("layer_types"),       \
@@ -115,6 +131,25 @@ static const struct arch_key qwen3_keys[] = {
     INT("intermediate_size", ffn_width, 1, 1048576, NULL),
     QWEN_WINDOW,
     MUST("attention_bias", "[false]", "false"),
+    { 0 },
+};
+
+static const struct arch_key olmo2_keys[] = {
+    LLAMA("0", "2048", "1e-5", "10000"),
+    MUST("attention_bias", "[false]", "false"),
+    { 0 },
+};
+
+/* no_rope_layers counts where it is there, else every 4th. */
+static const struct arch_key smollm3_keys[] = {
+    LLAMA("4", "32768", "1e-6", "2000000"),
+    QWEN_WINDOW,
+    BOOL("tie_word_embeddings", tied, "true"), /* unlike the others */
+    INT("no_rope_layer_interval", no_rope_interval, 1, MODEL_LAYERS_MAX, "4"),
+    TURNS("no_rope_layers", no_rope_interval),
+    MUST("attention_bias", "[false]", "false"),
+    MUST("mlp_bias", "[false]", "false"),
+    NOTHING("pretraining_tp"),
     { 0 },
 };
 
@@ -242,128 +277,13 @@ static const struct arch_key dbrx_keys[] = {
     { 0 },
 };
 
-/* --- names of tensors --- */
-
-/* Queries, keys and values are three matrices there and one of ours, Wqkv,
- * whose rows they are in this order. */
-#define LLAMA_TENSORS                                                          \
-    T_ONE(WTE, "model.embed_tokens.weight"),                                   \
-        T_ONE(NORM_1_WEIGHT, "input_layernorm.weight"),                        \
-        T_PART(WQKV_WEIGHT, "self_attn.q_proj.weight", QUERIES),               \
-        T_PART(WQKV_WEIGHT, "self_attn.k_proj.weight", KEYS),                  \
-        T_PART(WQKV_WEIGHT, "self_attn.v_proj.weight", VALUES),                \
-        T_ONE(OUT_WEIGHT, "self_attn.o_proj.weight"),                          \
-        T_ONE(NORM_2_WEIGHT, "post_attention_layernorm.weight"),               \
-        T_ONE(NORM_F_WEIGHT, "model.norm.weight"),                             \
-        T_ONE(LM_HEAD, ARCH_HF_HEAD)
-#define GATED                                                                  \
-    T_ONE(GATE_WEIGHT, "mlp.gate_proj.weight"),                                \
-        T_ONE(UP_WEIGHT, "mlp.up_proj.weight"),                                \
-        T_ONE(DOWN_WEIGHT, "mlp.down_proj.weight")
-
-#define QKV_BIAS                                                               \
-    T_PART(WQKV_BIAS, "self_attn.q_proj.bias", QUERIES),                       \
-        T_PART(WQKV_BIAS, "self_attn.k_proj.bias", KEYS),                      \
-        T_PART(WQKV_BIAS, "self_attn.v_proj.bias", VALUES)
-
-static const struct arch_tensor llama_tensors[] = {
-    LLAMA_TENSORS,
-    GATED,
-    QKV_BIAS,
-    T_ONE(OUT_BIAS, "self_attn.o_proj.bias"),
-    T_ONE(GATE_BIAS, "mlp.gate_proj.bias"),
-    T_ONE(UP_BIAS, "mlp.up_proj.bias"),
-    T_ONE(DOWN_BIAS, "mlp.down_proj.bias"),
-    { 0 },
-};
-static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS,
-                                                      GATED,
-                                                      { 0 } };
-static const struct arch_tensor qwen2_tensors[] = {
-    LLAMA_TENSORS, GATED, QKV_BIAS, { 0 }
-};
-#define QK_NORM                                                                \
-    T_ONE(Q_NORM_WEIGHT, "self_attn.q_norm.weight"),                           \
-        T_ONE(K_NORM_WEIGHT, "self_attn.k_norm.weight")
-
-static const struct arch_tensor qwen3_tensors[] = {
-    LLAMA_TENSORS, GATED, QK_NORM, { 0 }
-};
-/* A tensor for each expert; ours are stacked, and the way down is [in, out]. */
-static const struct arch_tensor mixtral_tensors[] = {
-    LLAMA_TENSORS,
-    T_ONE(ROUTER, "block_sparse_moe.gate.weight"),
-    T_PART(EXPERTS_GATE, "block_sparse_moe.experts.%d.w1.weight", EACH),
-    T_PART(EXPERTS_UP, "block_sparse_moe.experts.%d.w3.weight", EACH),
-    { PARAM_EXPERTS_DOWN, "block_sparse_moe.experts.%d.w2.weight", ARCH_EACH,
-      true },
-    { 0 },
-};
-static const struct arch_tensor qwen3_moe_tensors[] = {
-    LLAMA_TENSORS,
-    QK_NORM,
-    T_ONE(ROUTER, "mlp.gate.weight"),
-    T_PART(EXPERTS_GATE, "mlp.experts.%d.gate_proj.weight", EACH),
-    T_PART(EXPERTS_UP, "mlp.experts.%d.up_proj.weight", EACH),
-    { PARAM_EXPERTS_DOWN, "mlp.experts.%d.down_proj.weight", ARCH_EACH, true },
-    { 0 },
-};
-/* Its linear layers are Conv1D, whose weights are [in, out]: turned. */
-static const struct arch_tensor gpt2_tensors[] = {
-    T_ONE(WTE, "transformer.wte.weight"),
-    T_ONE(WPE, "transformer.wpe.weight"),
-    T_ONE(NORM_1_WEIGHT, "ln_1.weight"),
-    T_ONE(NORM_1_BIAS, "ln_1.bias"),
-    T_TURNED(WQKV_WEIGHT, "attn.c_attn.weight"),
-    T_ONE(WQKV_BIAS, "attn.c_attn.bias"),
-    T_TURNED(OUT_WEIGHT, "attn.c_proj.weight"),
-    T_ONE(OUT_BIAS, "attn.c_proj.bias"),
-    T_ONE(NORM_2_WEIGHT, "ln_2.weight"),
-    T_ONE(NORM_2_BIAS, "ln_2.bias"),
-    T_TURNED(UP_WEIGHT, "mlp.c_fc.weight"),
-    T_ONE(UP_BIAS, "mlp.c_fc.bias"),
-    T_TURNED(DOWN_WEIGHT, "mlp.c_proj.weight"),
-    T_ONE(DOWN_BIAS, "mlp.c_proj.bias"),
-    T_ONE(NORM_F_WEIGHT, "transformer.ln_f.weight"),
-    T_ONE(NORM_F_BIAS, "transformer.ln_f.bias"),
-    T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    { 0 },
-};
-static const struct arch_tensor mpt_tensors[] = {
-    T_ONE(WTE, "transformer.wte.weight"),
-    T_ONE(NORM_1_WEIGHT, "norm_1.weight"),
-    T_ONE(WQKV_WEIGHT, "attn.Wqkv.weight"),
-    T_ONE(OUT_WEIGHT, "attn.out_proj.weight"),
-    T_ONE(NORM_2_WEIGHT, "norm_2.weight"),
-    T_ONE(UP_WEIGHT, "ffn.up_proj.weight"),
-    T_ONE(DOWN_WEIGHT, "ffn.down_proj.weight"),
-    T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
-    T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    { 0 },
-};
-/* Experts are stacked as ours are, w1, v1 and w2 alike. */
-static const struct arch_tensor dbrx_tensors[] = {
-    T_ONE(WTE, "transformer.wte.weight"),
-    T_ONE(NORM_1_WEIGHT, "norm_attn_norm.norm_1.weight"),
-    T_ONE(WQKV_WEIGHT, "norm_attn_norm.attn.Wqkv.weight"),
-    T_ONE(OUT_WEIGHT, "norm_attn_norm.attn.out_proj.weight"),
-    T_ONE(NORM_2_WEIGHT, "norm_attn_norm.norm_2.weight"),
-    T_ONE(ROUTER, "ffn.router.layer.weight"),
-    T_ONE(EXPERTS_GATE, "ffn.experts.mlp.w1"),
-    T_ONE(EXPERTS_UP, "ffn.experts.mlp.v1"),
-    T_ONE(EXPERTS_DOWN, "ffn.experts.mlp.w2"),
-    T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
-    T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    { 0 },
-};
-
 #define LLAMA_SHAPE                                                            \
     .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
     .activation = MODEL_SILU, .prefix = "model.",                              \
     .buffers = { ".self_attn.rotary_emb.inv_freq" }
 #define FORM(name, layers, arch)                                               \
     {                                                                          \
-        name, layers, arch##_keys, arch##_tensors                              \
+        name, layers, arch##_keys, arch_tensors_##arch                         \
     }
 
 const struct arch_row arch_rows[ARCHS] = {
@@ -379,6 +299,11 @@ const struct arch_row arch_rows[ARCHS] = {
                        .hf = FORM("MistralForCausalLM", "model.layers.%d.",
                                   mistral),
                        .gguf = &arch_gguf_llama },
+    [ARCH_PHI3] = { .title = "Phi-3",
+                    .model_type = "phi3",
+                    .alias = true,
+                    LLAMA_SHAPE,
+                    .hf = FORM("Phi3ForCausalLM", "model.layers.%d.", phi3) },
     [ARCH_QWEN2] = { .title = "Qwen2",
                      .model_type = "qwen2",
                      LLAMA_SHAPE,
@@ -391,6 +316,18 @@ const struct arch_row arch_rows[ARCHS] = {
                      .qk_norm = QK_NORM_HEAD,
                      .hf = FORM("Qwen3ForCausalLM", "model.layers.%d.", qwen3),
                      .gguf = &arch_gguf_qwen3 },
+    [ARCH_OLMO2] = { .title = "OLMo 2",
+                     .model_type = "olmo2",
+                     LLAMA_SHAPE,
+                     .qk_norm = QK_NORM_FULL,
+                     .norm_place = NORM_AFTER,
+                     .hf = FORM("Olmo2ForCausalLM", "model.layers.%d.", olmo2),
+                     .gguf = &arch_gguf_olmo2 },
+    [ARCH_SMOLLM3] = { .title = "SmolLM3",
+                       .model_type = "smollm3",
+                       LLAMA_SHAPE,
+                       .hf = { "SmolLM3ForCausalLM", "model.layers.%d.",
+                               smollm3_keys, arch_tensors_mistral } },
     [ARCH_GPT2] = { .title = "GPT-2",
                     .model_type = "gpt2",
                     .positions = POSITIONS_LEARNED,

@@ -5,7 +5,8 @@
  * tables that are read in both directions: arch_keys.h takes a configuration
  * through its keys, hf_names.h divides our parameters into the tensors of a
  * file. Who adds an architecture adds an entry of enum arch here, its row in
- * arch.c and, where there are GGUF files of it, its form in arch_gguf.c. */
+ * arch.c, its names in arch_tensors.c and, where there are GGUF files of it, its
+ * form in arch_gguf.c. */
 #pragma once
 
 #include <stddef.h>
@@ -16,8 +17,11 @@
 enum arch {
     ARCH_LLAMA,
     ARCH_MISTRAL, /* without a sliding window: Llama by another name */
+    ARCH_PHI3,    /* read alone: Llama whose matrices lie in fewer tensors */
     ARCH_QWEN2,   /* Llama with biases of queries, keys and values alone */
     ARCH_QWEN3,   /* ... without these, with norms of each query and key */
+    ARCH_OLMO2,   /* norms after the branches, and of all queries and keys */
+    ARCH_SMOLLM3, /* Llama with layers whose positions do not turn */
     ARCH_GPT2,
     ARCH_MPT, /* ALiBi, no biases, tied */
     ARCH_MIXTRAL,
@@ -46,6 +50,8 @@ enum arch_kind {
     ARCH_NAME,   /* of an enum field: one of `names` */
     ARCH_MUST,   /* one of the values in the JSON array `allowed` */
     ARCH_FULL,   /* an array in which each element is "full_attention" */
+    ARCH_TURNS,  /* an array, 0 for each layer of an interval, which is read
+                    into the field, and 1 for others */
     ARCH_NOTHING /* does not change what the model computes */
 };
 
@@ -73,6 +79,8 @@ enum arch_part {
     ARCH_VALUES,
     ARCH_QUERIES_PAIRS, /* rows in the order of pairs (gguf.h) */
     ARCH_KEYS_PAIRS,
+    ARCH_UPPER, /* the first or second half of a tensor's rows */
+    ARCH_LOWER,
     ARCH_EACH /* one tensor for each expert; the name has %d for it */
 };
 
@@ -103,6 +111,7 @@ struct arch_row {
     enum model_activation activation; /* where no key says */
     double router_normalize;
     enum model_qk_norm qk_norm;
+    enum model_norm_place norm_place;
     bool bias, qkv_bias;
     struct arch_form hf;
     const struct arch_form *gguf; /* NULL: there are no such files */
@@ -116,7 +125,7 @@ extern const struct arch_row arch_rows[ARCHS];
 
 /* Forms of GGUF files (arch_gguf.c). */
 extern const struct arch_form arch_gguf_llama, arch_gguf_qwen2, arch_gguf_qwen3,
-    arch_gguf_gpt2, arch_gguf_mpt;
+    arch_gguf_olmo2, arch_gguf_gpt2, arch_gguf_mpt;
 
 /* The output layer in safetensors files: one of a tied model may have it once
  * more, and then it must be equal to the embedding. */
@@ -124,6 +133,10 @@ extern const struct arch_form arch_gguf_llama, arch_gguf_qwen2, arch_gguf_qwen3,
 /* Ours, model.activation: programs that do not know it take that of the
  * architecture. GPT-2's is gelu_tanh, MPT's gelu where the key is not there. */
 #define ARCH_GGUF_ACTIVATION "tessera.activation"
+/* What such files say of llama3's angles is a table of what each is divided by,
+ * a tensor; our keys, where they have some, say what it was made of. */
+#define ARCH_GGUF_FREQS "rope_freqs.weight"
+#define ARCH_GGUF_LLAMA3 "tessera.rope."
 
 /* "Llama, Mistral, ..", for messages: all, or those of GGUF files. */
 #define ARCH_TITLES_BYTES 160

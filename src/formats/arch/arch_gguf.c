@@ -13,6 +13,7 @@
 static const struct arch_name scalings[] = {
     { "none", ROPE_SCALING_NONE },
     { "linear", ROPE_SCALING_LINEAR },
+    { "yarn", ROPE_SCALING_YARN },
     { NULL, 0 },
 };
 static const struct arch_name activations[] = {
@@ -47,6 +48,19 @@ static const struct arch_key rotary_keys[] = {
     HEAD_DIM("rope.dimension_count", 1, ""),
     NAME("rope.scaling.type", rope_scaling, scalings, "\"none\""),
     REAL("rope.scaling.factor", rope_factor, 1, 1e6, ""),
+    INT("rope.scaling.original_context_length", rope_original_len, 0, 1048576,
+        ""),
+    NOTHING("rope.scaling.finetuned"),
+    MUST("rope.scaling.attn_factor", "[1]", ""),
+    MUST("rope.scaling.yarn_ext_factor", "[1]", ""),
+    MUST("rope.scaling.yarn_attn_factor", "[1]", ""),
+    MUST("rope.scaling.yarn_beta_fast", "[32]", ""),
+    MUST("rope.scaling.yarn_beta_slow", "[1]", ""),
+    REAL(ARCH_GGUF_LLAMA3 "low_freq_factor", rope_low_freq_factor, 0, 1e6, ""),
+    REAL(ARCH_GGUF_LLAMA3 "high_freq_factor", rope_high_freq_factor, 0, 1e6,
+         ""),
+    INT(ARCH_GGUF_LLAMA3 "original_context_length", rope_original_len, 0,
+        1048576, ""),
     ACTIVATION,
     { 0 },
 };
@@ -111,6 +125,18 @@ static const struct arch_tensor qwen3_tensors[] = {
     T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight"),
     { 0 },
 };
+static const struct arch_tensor olmo2_tensors[] = {
+    ENDS,
+    OUT,
+    MLP,
+    GATE,
+    APART(QUERIES, KEYS),
+    T_ONE(Q_NORM_WEIGHT, "attn_q_norm.weight"),
+    T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight"),
+    T_ONE(NORM_1_WEIGHT, "post_attention_norm.weight"),
+    T_ONE(NORM_2_WEIGHT, "post_ffw_norm.weight"),
+    { 0 },
+};
 static const struct arch_tensor gpt2_tensors[] = {
     ENDS, NORMS, OUT, MLP, QKV, T_ONE(WPE, "position_embd.weight"), { 0 },
 };
@@ -129,5 +155,7 @@ const struct arch_form arch_gguf_qwen2 =
     FORM("qwen2", rotary_keys, qwen2_tensors);
 const struct arch_form arch_gguf_qwen3 =
     FORM("qwen3", rotary_keys, qwen3_tensors);
+const struct arch_form arch_gguf_olmo2 =
+    FORM("olmo2", rotary_keys, olmo2_tensors);
 const struct arch_form arch_gguf_gpt2 = FORM("gpt2", gpt2_keys, gpt2_tensors);
 const struct arch_form arch_gguf_mpt = FORM("mpt", mpt_keys, mpt_tensors);

@@ -1,4 +1,4 @@
-/* Words of the tables in arch.c and arch_gguf.c. */
+/* Words of the tables in arch.c, arch_tensors.c and arch_gguf.c. */
 #pragma once
 
 #include "src/formats/arch/arch.h"
@@ -45,6 +45,7 @@
         .allowed = (values)                                                    \
     }
 #define FULL(key) NUMBER(key, ARCH_FULL, 0, 0, 0, "")
+#define TURNS(key, field) NUMBER(key, ARCH_TURNS, AT(field), 0, 0, "")
 #define NOTHING(key) NUMBER(key, ARCH_NOTHING, 0, 0, 0, "")
 
 /* Tensors. */
@@ -57,3 +58,9 @@
     {                                                                          \
         PARAM_##role, name, ARCH_WHOLE_PARAM, true                             \
     }
+
+/* Names of tensors in safetensors files (arch_tensors.c). */
+extern const struct arch_tensor arch_tensors_llama[], arch_tensors_mistral[],
+    arch_tensors_phi3[], arch_tensors_qwen2[], arch_tensors_qwen3[],
+    arch_tensors_olmo2[], arch_tensors_mixtral[], arch_tensors_qwen3_moe[],
+    arch_tensors_gpt2[], arch_tensors_mpt[], arch_tensors_dbrx[];

@@ -86,6 +86,31 @@ static enum err check_full(const struct arch_key *key, const json_t *value)
     return ERR_OK;
 }
 
+static enum err read_turns(const struct arch_key *key, const json_t *value,
+                           const struct arch_values *values, int64_t *interval)
+{
+    if (json_is_null(value))
+        return ERR_OK;
+    if (json_array_size(value) < (size_t)values->model.n_layers)
+        return err_set(ERR_DATA, "%s is no array with a number for each layer",
+                       key->name);
+    *interval = 0;
+    for (int64_t i = 0; i < values->model.n_layers; i++) {
+        const json_t *turns = json_array_get(value, (size_t)i);
+        bool on = json_is_true(turns) || json_integer_value(turns) == 1;
+        bool off = json_is_false(turns) ||
+                   (json_is_integer(turns) && json_integer_value(turns) == 0);
+        if (off && *interval == 0)
+            *interval = i + 1;
+        if (on == off || on != (*interval == 0 || (i + 1) % *interval != 0))
+            return err_set(ERR_UNSUPPORTED,
+                           "%s[%lld]: layers without rotary positions are no "
+                           "multiples of the first one, as Tessera has them",
+                           key->name, (long long)i);
+    }
+    return ERR_OK;
+}
+
 static enum err read_name(const struct arch_key *key, const json_t *value,
                           void *field)
 {
@@ -154,6 +179,8 @@ static enum err read_value(const struct arch_key *key, const json_t *value,
         return check_allowed(key, value);
     case ARCH_FULL:
         return check_full(key, value);
+    case ARCH_TURNS:
+        return read_turns(key, value, values, field);
     case ARCH_NOTHING:
         break;
     }
@@ -275,6 +302,7 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
     model->qkv_bias = row->qkv_bias;
     model->router_normalize = row->router_normalize;
     model->qk_norm = (int)row->qk_norm;
+    model->norm_place = (int)row->norm_place;
     return ERR_OK;
 }
 
@@ -307,6 +335,9 @@ enum err arch_keys_end(struct arch_values *values)
         model->n_kv_heads = model->n_heads;
     if (model->ffn_width == 0)
         model->ffn_width = 4 * model->d_model;
+    if (model->rope_scaling == ROPE_SCALING_YARN &&
+        model->rope_original_len == 0)
+        model->rope_original_len = model->max_seq_len;
     model->expansion_ratio = (double)model->ffn_width / (double)model->d_model;
     if (values->head_dim * model->n_heads != model->d_model)
         model->head_dim = values->head_dim;
@@ -381,6 +412,7 @@ json_t *arch_keys_value(const struct arch_key *key,
         return NULL;
     case ARCH_MUST:
     case ARCH_FULL:
+    case ARCH_TURNS:
     case ARCH_NOTHING:
         break;
     }

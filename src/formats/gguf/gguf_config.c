@@ -25,6 +25,11 @@
 
 /* --- reading --- */
 
+static bool is_llama3(const char *name)
+{
+    return strncmp(name, ARCH_GGUF_LLAMA3, sizeof ARCH_GGUF_LLAMA3 - 1) == 0;
+}
+
 static enum err find_arch(const struct gguf *gguf, enum arch *arch)
 {
     const char *name = NULL;
@@ -80,6 +85,11 @@ static json_t *json_of(const struct gguf *gguf, size_t i)
     return made != NULL || errno == ENOMEM ? made : json_array();
 }
 
+static bool is_ours(const char *name)
+{
+    return strcmp(name, ARCH_GGUF_ACTIVATION) == 0 || is_llama3(name);
+}
+
 /* The keys of the architecture, and ours. */
 static enum err read_keys(const struct gguf *gguf, const char *arch,
                           json_t *root)
@@ -91,7 +101,7 @@ static enum err read_keys(const struct gguf *gguf, const char *arch,
          * others' matter */
         if (strncmp(name, arch, prefix) == 0 && name[prefix] == '.')
             name += prefix + 1;
-        else if (strcmp(name, ARCH_GGUF_ACTIVATION) != 0)
+        else if (!is_ours(name))
             continue;
         if (json_object_set_new_nocheck(root, name, json_of(gguf, i)) != 0)
             return err_set(ERR_MEMORY, "out of memory: keys of a GGUF file");
@@ -104,10 +114,68 @@ static bool has(const struct gguf *gguf, const char *tensor)
     return gguf_find_tensor(gguf, tensor) != NULL;
 }
 
+int64_t gguf_config_freqs(const struct model_config *model,
+                          float freqs[MODEL_ROPE_PAIRS_MAX])
+{
+    double divisors[MODEL_ROPE_PAIRS_MAX];
+    int64_t pairs = model_config_head_dim(model) / 2;
+    if (model->rope_scaling != ROPE_SCALING_LLAMA3)
+        return 0;
+    model_config_rope_divisors(model, divisors);
+    for (int64_t j = 0; j < pairs; j++)
+        freqs[j] = (float)divisors[j];
+    return pairs;
+}
+
+/* The table of divisors, if it is one that llama3's angles make: of our keys,
+ * or, without them, of what Meta's models have. Only the largest one, the
+ * factor, can be seen in it. */
+static enum err look_at_freqs(const struct gguf *gguf,
+                              struct model_config *model)
+{
+    float freqs[MODEL_ROPE_PAIRS_MAX], ours[MODEL_ROPE_PAIRS_MAX];
+    char scratch[sizeof freqs];
+    const struct gguf_tensor *tensor = gguf_find_tensor(gguf, ARCH_GGUF_FREQS);
+    int64_t head_dim = model_config_head_dim(model);
+    float most = 1.0f;
+    bool same = tensor != NULL && tensor->type == GGUF_BLOCKS_F32 &&
+                tensor->dims == 1 && head_dim % 2 == 0 &&
+                head_dim <= 2 * MODEL_ROPE_PAIRS_MAX &&
+                tensor->numbers == (uint64_t)head_dim / 2 &&
+                model->rope_scaling == ROPE_SCALING_NONE;
+    if (tensor == NULL)
+        return ERR_OK;
+    if (same)
+        TRY(gguf_read_floats(gguf, tensor, 0, (size_t)tensor->blocks, scratch,
+                             freqs));
+    for (int64_t j = 0; same && j < head_dim / 2; j++)
+        most = freqs[j] > most ? freqs[j] : most;
+    if (model->rope_low_freq_factor == 0.0) {
+        model->rope_low_freq_factor = 1.0;
+        model->rope_high_freq_factor = 4.0;
+        model->rope_original_len = 8192;
+    }
+    model->rope_scaling = ROPE_SCALING_LLAMA3;
+    model->rope_factor = gguf_config_shortest((double)most);
+    same = same && model_config_rope_check(model) == ERR_OK;
+    if (same)
+        (void)gguf_config_freqs(model, ours);
+    for (int64_t j = 0; same && j < head_dim / 2; j++)
+        same = fabsf(freqs[j] - ours[j]) <= 1e-5f * ours[j];
+    if (!same)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: " ARCH_GGUF_FREQS " divides angles otherwise than "
+                       "model.rope_scaling = \"llama3\" with the factors of "
+                       "Llama 3 does",
+                       gguf->path);
+    return ERR_OK;
+}
+
 /* What only the tensors say. */
 static enum err look_at_tensors(const struct gguf *gguf,
-                                struct model_config *model)
+                                struct arch_values *values)
 {
+    struct model_config *model = &values->model;
     int64_t named = model->vocab_size;
     const struct gguf_tensor *embedding =
         gguf_find_tensor(gguf, GGUF_CONFIG_EMBEDDING);
@@ -129,7 +197,11 @@ static enum err look_at_tensors(const struct gguf *gguf,
     model->qkv_bias = has(gguf, "blk.0.attn_q.bias");
     model->out_bias = !model->bias && has(gguf, "blk.0.attn_output.bias");
     model->mlp_bias = !model->bias && has(gguf, "blk.0.ffn_up.bias");
-    return ERR_OK;
+    if (model->positions != POSITIONS_ROPE)
+        return ERR_OK;
+    if (values->head_dim * model->n_heads != model->d_model)
+        model->head_dim = values->head_dim;
+    return look_at_freqs(gguf, model);
 }
 
 static enum err read_model(const struct gguf *gguf, const struct arch_row *row,
@@ -141,6 +213,9 @@ static enum err read_model(const struct gguf *gguf, const struct arch_row *row,
     TRY_OUT(arch_keys_read(row, row->gguf->keys, "", root, values));
     if (values->model.rope_scaling == ROPE_SCALING_NONE)
         values->model.rope_factor = 0; /* has no effect there either */
+    if (values->model.rope_scaling != ROPE_SCALING_YARN &&
+        values->model.rope_low_freq_factor == 0.0)
+        values->model.rope_original_len = 0;
 out:
     json_decref(root);
     return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", gguf->path);
@@ -161,7 +236,7 @@ enum err gguf_config_read(const struct gguf *gguf, enum arch *arch,
                        "first (llama-gguf-split --merge)",
                        gguf->path, parts);
     TRY(read_model(gguf, &arch_rows[*arch], &values));
-    TRY(look_at_tensors(gguf, &values.model));
+    TRY(look_at_tensors(gguf, &values));
     TRY(err_prefix(arch_keys_end(&values), "%s", gguf->path));
     *model = values.model;
     return ERR_OK;
@@ -186,16 +261,36 @@ static enum err check_activation(const struct model_config *model,
                    model_activation_names[row->activation]);
 }
 
+/* A table of divisors is read for Llama alone; and of yarn's numbers files have
+ * the factor and the length. */
+static enum err check_scaling(const struct model_config *model, enum arch arch)
+{
+    const struct model_config *m = model;
+    const char *scaling = model_rope_scaling_names[m->rope_scaling];
+    if (m->rope_scaling == ROPE_SCALING_LLAMA3 && arch != ARCH_LLAMA)
+        return err_set(ERR_UNSUPPORTED,
+                       "model.rope_scaling = \"%s\" of %s is not written as "
+                       "GGUF, where llama alone has it: export --format hf",
+                       scaling, arch_rows[arch].title);
+    if (m->rope_scaling == ROPE_SCALING_YARN &&
+        ((m->rope_beta_fast != 0.0 && m->rope_beta_fast != 32.0) ||
+         (m->rope_beta_slow != 0.0 && m->rope_beta_slow != 1.0) ||
+         m->rope_attention_factor != 0.0))
+        return err_set(ERR_UNSUPPORTED,
+                       "model.rope_scaling = \"%s\" is written as GGUF only "
+                       "with model.rope_beta_fast 32, model.rope_beta_slow 1 "
+                       "and model.rope_attention_factor 0: export --format hf",
+                       scaling);
+    return ERR_OK;
+}
+
 enum err gguf_config_choose(const struct model_config *model, enum arch *arch)
 {
     assert(model != NULL && arch != NULL);
     char titles[ARCH_TITLES_BYTES];
     TRY(hf_config_choose(model, arch));
     const struct arch_row *row = &arch_rows[*arch];
-    if (model->rope_scaling == ROPE_SCALING_LLAMA3)
-        return err_set(ERR_UNSUPPORTED,
-                       "model.rope_scaling = \"llama3\" is not written as "
-                       "GGUF, where it is a table: export --format hf");
+    TRY(check_scaling(model, *arch));
     if (row->gguf == NULL)
         return err_set(ERR_UNSUPPORTED,
                        "%s is not written as GGUF; those of %s are",
@@ -224,12 +319,22 @@ enum err gguf_config_write(struct gguf_writer *writer, enum arch arch,
     const struct arch_form *form = arch_rows[arch].gguf;
     assert(form != NULL);
     arch_keys_begin(model, &values);
+    bool llama3 = model->rope_scaling == ROPE_SCALING_LLAMA3;
+    if (llama3) {
+        values.model.rope_scaling = ROPE_SCALING_NONE;
+        values.model.rope_factor = 0.0;
+    }
     TRY(gguf_writer_text(writer, GGUF_CONFIG_ARCH_KEY, form->name));
     for (const struct arch_key *key = form->keys; key->name != NULL; key++) {
         char name[KEY_BYTES];
         if (key->kind >= ARCH_MUST || !arch_keys_given(key, &values))
             continue;
-        if (strcmp(key->name, ARCH_GGUF_ACTIVATION) == 0)
+        /* one length under two names */
+        if (key->offset ==
+                offsetof(struct arch_values, model.rope_original_len) &&
+            is_llama3(key->name) != llama3)
+            continue;
+        if (is_ours(key->name))
             snprintf(name, sizeof name, "%s", key->name);
         else
             snprintf(name, sizeof name, "%s.%s", form->name, key->name);

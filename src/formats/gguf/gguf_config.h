@@ -22,6 +22,10 @@ double gguf_config_shortest(double value);
 
 /* The one that expresses the model; ERR_UNSUPPORTED: none does. */
 enum err gguf_config_choose(const struct model_config *model, enum arch *arch);
+/* Pairs of the tensor ARCH_GGUF_FREQS, and what it holds; 0: files of this
+ * model have none. */
+int64_t gguf_config_freqs(const struct model_config *model,
+                          float freqs[MODEL_ROPE_PAIRS_MAX]);
 /* The architecture and its keys. */
 enum err gguf_config_write(struct gguf_writer *writer, enum arch arch,
                            const struct model_config *model);

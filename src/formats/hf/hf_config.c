@@ -137,6 +137,7 @@ static bool is_written(const struct arch_key *key,
         return false;
     if (is_of(key, "rope_parameters") || (scaled && is_of(key, "rope_scaling")))
         return strcmp(key->name, "rope_scaling.type") != 0 &&
+               strstr(key->name, ".truncate") == NULL &&
                arch_keys_given(key, values);
     return key->absent == NULL || key->absent[0] != '\0';
 }
@@ -200,12 +201,17 @@ const char *hf_config_difference(const struct model_config *a,
         DIFFERS_REAL(rope_low_freq_factor);
         DIFFERS_REAL(rope_high_freq_factor);
         DIFFERS(rope_original_len);
+        DIFFERS_REAL(rope_beta_fast);
+        DIFFERS_REAL(rope_beta_slow);
+        DIFFERS_REAL(rope_attention_factor);
+        DIFFERS(no_rope_interval);
     }
     if (a->positions == POSITIONS_ALIBI)
         DIFFERS_REAL(alibi_bias_max);
     if (plain_norm(a->norm) != plain_norm(b->norm))
         return "model.norm";
     DIFFERS_REAL(norm_eps);
+    DIFFERS(norm_place);
     DIFFERS(qk_norm);
     DIFFERS_REAL(clip_qkv);
     DIFFERS(ffn);

@@ -87,11 +87,15 @@ static void add_row(struct maker *m, int param, const struct arch_tensor *row)
         rows = m->vocab;
     if (row->part == ARCH_QUERIES || row->part == ARCH_QUERIES_PAIRS) {
         rows = q;
-    } else if (row->part != ARCH_WHOLE_PARAM) {
+    } else if (row->part > ARCH_WHOLE_PARAM && row->part < ARCH_UPPER) {
         first = row->part == ARCH_VALUES ? q + kv : q;
         rows = kv;
     }
     struct hf_slice *slice = add(m, param, row, first, rows);
+    if (row->part == ARCH_UPPER || row->part == ARCH_LOWER) {
+        slice->shape[0] = 2 * rows;
+        slice->begin = row->part == ARCH_LOWER ? rows : 0;
+    }
     if (row->part == ARCH_QUERIES_PAIRS || row->part == ARCH_KEYS_PAIRS)
         slice->pairs = model_config_head_dim(model);
     name(m, slice, row, 0);

@@ -13,6 +13,7 @@ struct hf_slice {
     int param; /* in params->list */
     int dims;
     int64_t shape[2]; /* theirs */
+    int64_t begin;    /* first row in it, where it has those of others, too */
     bool transposed;
     int64_t pairs; /* > 0: heads of so many rows, in the order of pairs
                       (gguf.h) */
