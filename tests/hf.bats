@@ -105,6 +105,20 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR/folder" "$DIR/back" "$DIR/m.gguf"
 }
 
+@test "wide heads and Llama 3's angles: the same on 2 ranks, and by GGUF files" {
+    local shape=(train.max_duration=2ba "${LLAMA[@]}" model.head_dim=48
+        model.rope_scaling=llama3 model.rope_factor=8 model.rope_low_freq_factor=1
+        model.rope_high_freq_factor=4 model.rope_original_len=16)
+    train 1 "$DIR/wide" "${shape[@]}"
+    train 2 "$DIR/wide2" "${shape[@]}" parallel.strategy=zero3
+    "$HF" verify "$DIR/wide" "$DIR/wide2" | grep -q "equal, bit for bit"
+    "$HF" export "$DIR/wide" --format gguf --out "$DIR/wide.gguf" --verify
+    "$HF" export "$DIR/wide.gguf" --out "$DIR/wide.hf" --verify
+    grep -q '"head_dim": 48' "$DIR/wide.hf/config.json"
+    grep -q '"low_freq_factor": 1.0' "$DIR/wide.hf/config.json"
+    rm -rf "$DIR"/wide*
+}
+
 @test "a run starts from what was imported, with its tokenizer" {
     rm -rf "$DIR/back" "$DIR/start"
     "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"

@@ -17,23 +17,15 @@
     "{'model_type':'mistral','vocab_size':100,'hidden_size':64,"               \
     "'intermediate_size':96,'num_hidden_layers':2,"                            \
     "'num_attention_heads':16"
-#define QWEN3                                                                  \
-    "{'model_type':'qwen3','vocab_size':100,'hidden_size':64,"                 \
+#define PLAIN(type)                                                            \
+    "{'model_type':'" type "','vocab_size':100,'hidden_size':64,"              \
     "'intermediate_size':96,'num_hidden_layers':2,"                            \
     "'num_attention_heads':4,'num_key_value_heads':2"
-#define PHI3                                                                   \
-    "{'model_type':'phi3','vocab_size':100,'hidden_size':64,"                  \
-    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
-#define OLMO2                                                                  \
-    "{'model_type':'olmo2','vocab_size':100,'hidden_size':64,"                 \
-    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
-#define SMOLLM3                                                                \
-    "{'model_type':'smollm3','vocab_size':100,'hidden_size':64,"               \
-    "'intermediate_size':96,'num_hidden_layers':2,'num_attention_heads':4"
-#define QWEN3_MOE                                                              \
-    "{'model_type':'qwen3_moe','vocab_size':100,'hidden_size':64,"             \
-    "'intermediate_size':96,'num_hidden_layers':2,"                            \
-    "'num_attention_heads':4,'num_key_value_heads':2"
+#define PHI3 PLAIN("phi3")
+#define QWEN3 PLAIN("qwen3")
+#define QWEN3_MOE PLAIN("qwen3_moe")
+#define OLMO2 PLAIN("olmo2")
+#define SMOLLM3 PLAIN("smollm3")
 #define GPT2                                                                   \
     "{'architectures':['GPT2LMHeadModel'],'vocab_size':100,"                   \
     "'n_embd':64,'n_layer':2,'n_head':4"
