@@ -44,8 +44,6 @@ MODELS = {
     "olmo2": ("Olmo2", SMALL),
     "smollm3": ("SmolLM3", dict(SMALL, num_hidden_layers=4, pad_token_id=0,
                                 no_rope_layer_interval=2)),
-    "smollm3-tied": ("SmolLM3", dict(SMALL, num_hidden_layers=4, pad_token_id=0,
-                                     tie_word_embeddings=True)),
     "phi3": ("Phi3", dict(SMALL, pad_token_id=0)),
     "qwen2-yarn": ("Qwen2", dict(SMALL, rope_scaling=YARN)),
     "llama-yarn": ("Llama", dict(SMALL, rope_scaling=dict(

@@ -183,6 +183,11 @@ def exported(left, file, dtype):
     kv_heads = reader.fields[f"{arch}.attention.head_count_kv"].contents()
     found = {}
     for tensor in reader.tensors:
+        if tensor.name == "rope_freqs.weight":
+            ways = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS
+            plain, scaled = (ways[way](config, "cpu")[0].numpy() for way in ("default", "llama3"))
+            assert numpy.allclose(tensor.data, plain / scaled, rtol=1e-5), tensor.data
+            continue
         want = Q.F32 if len(tensor.shape) == 1 or tensor.name == "position_embd.weight" else types[dtype]
         assert tensor.tensor_type == want, (tensor.name, tensor.tensor_type)
         found[tensor.name] = (want, dequantize(tensor.data, want))
