@@ -2,9 +2,8 @@
  * that says why, and what is only unusual is read. */
 
 #include "src/data/set/dataset.h"
-#include "src/data/mds/mds_column.h"
-#include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_table.h"
+#include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_writer.h"
 #include "tests/data_fixture.h"
 

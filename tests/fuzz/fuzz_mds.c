@@ -11,7 +11,7 @@
 
 #include "src/base/fsio.h"
 #include "src/data/mds/mds.h"
-#include "src/data/mds/mds_column.h"
+#include "src/data/mds/mds_table.h"
 
 #define SAMPLES_MAX 64
 

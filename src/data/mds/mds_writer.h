@@ -14,9 +14,21 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/mds/mds_manifest.h"
 
 struct mds_writer;
+
+struct mds_column {
+    const char *name;
+    const char *encoding; /* Streaming's name, src/data/mds/mds_encoding.h */
+};
+
+struct mds_writer_options {
+    const struct mds_column *columns; /* of different names, in any order */
+    int count;
+    int64_t size_limit;        /* bytes of a shard, 1 to 2^32 - 1 */
+    const char *const *hashes; /* of the files, in the index: known names in
+                                  their order, then NULL; NULL: none */
+};
 
 /* The bytes of a column, as src/data/mds/mds_encoding.h makes them. */
 struct mds_field {
@@ -52,10 +64,9 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
 /* The last shard and the index. */
 enum err mds_writer_finish(struct mds_writer *writer);
 
-/* Shards that are on disk, and one's entry in the index, lent until the next
- * call; NULL: out of memory. */
+/* Shards that are on disk, and one's entry in the index, lent. */
 int64_t mds_writer_shards(const struct mds_writer *writer);
-json_t *mds_writer_shard(struct mds_writer *writer, int64_t shard);
+json_t *mds_writer_shard(const struct mds_writer *writer, int64_t shard);
 
 /* Go on behind a shard that another writer with the same options has written,
  * by its entry; nothing was added yet. ERR_DATA where its file is not in the
