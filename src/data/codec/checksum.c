@@ -5,14 +5,13 @@
  * to whoever computes them: OpenSSL's libcrypto what Python's hashlib has,
  * xxhash the others. A checksum is an object that is fed piece by piece, since
  * a shard is never in memory whole; all of one file are fed with the same piece
- * while it is in the processor's cache (file_sums.c). A name that is not in the
+ * while it is in the processor's cache. A name that is not in the
  * table is no error: a set of a later Streaming is to be read, unchecked, and
  * dataset_checksums() says so. */
 #include "src/data/codec/checksum.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +21,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/new.h"
+#include "src/data/codec/file_sums.h"
 
 enum checksum_kind { LIBCRYPTO, XXH_32, XXH_64, XXH3_64, XXH3_128 };
 
@@ -158,47 +158,101 @@ enum err checksum_update(struct checksum *checksum, const void *data,
     return ERR_OK;
 }
 
-static enum err checksum_finish_evp(struct checksum *checksum,
-                                    char hex[CHECKSUM_TEXT_BYTES])
-{
-    unsigned char raw[EVP_MAX_MD_SIZE];
-    unsigned int bytes = 0;
-    if (EVP_DigestFinal_ex(checksum->context, raw, &bytes) != 1)
-        return err_set(ERR_INTERNAL, "%s: libcrypto could not finish",
-                       checksum->algorithm->name);
-    digest_hex(raw, bytes, hex);
-    return ERR_OK;
-}
-
 enum err checksum_finish(struct checksum *checksum,
                          char hex[CHECKSUM_TEXT_BYTES])
 {
-    XXH128_hash_t pair;
+    union {
+        unsigned char raw[EVP_MAX_MD_SIZE];
+        XXH32_canonical_t word;
+        XXH64_canonical_t pair;
+        XXH128_canonical_t quad;
+    } sum;
     switch (checksum->algorithm->kind) {
     case LIBCRYPTO:
-        TRY(checksum_finish_evp(checksum, hex));
+        if (EVP_DigestFinal_ex(checksum->context, sum.raw, NULL) != 1)
+            return err_set(ERR_INTERNAL, "%s: libcrypto could not finish",
+                           checksum->algorithm->name);
         break;
     case XXH_32:
-        snprintf(hex, CHECKSUM_TEXT_BYTES, "%08x",
-                 XXH32_digest(&checksum->xxh32));
+        XXH32_canonicalFromHash(&sum.word, XXH32_digest(&checksum->xxh32));
         break;
     case XXH_64:
-        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx",
-                 (unsigned long long)XXH64_digest(&checksum->xxh64));
+        XXH64_canonicalFromHash(&sum.pair, XXH64_digest(&checksum->xxh64));
         break;
     case XXH3_64:
-        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx",
-                 (unsigned long long)XXH3_64bits_digest(checksum->xxh3));
+        XXH64_canonicalFromHash(&sum.pair, XXH3_64bits_digest(checksum->xxh3));
         break;
     case XXH3_128:
-        pair = XXH3_128bits_digest(checksum->xxh3);
-        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx%016llx",
-                 (unsigned long long)pair.high64,
-                 (unsigned long long)pair.low64);
+        XXH128_canonicalFromHash(&sum.quad,
+                                 XXH3_128bits_digest(checksum->xxh3));
         break;
     }
-    /* the table's digits are what an index is checked against when it is read
-     */
-    assert(strlen(hex) == checksum->algorithm->digits);
+    digest_hex(sum.raw, checksum->algorithm->digits / 2, hex);
+    return ERR_OK;
+}
+
+/* --- those of a file, in one pass over its bytes: reading a shard from a file
+ * server costs more than all of its sums --- */
+
+struct file_sums {
+    int count;
+    struct {
+        const struct file_sum *hash;
+        struct checksum *sum;
+    } one[FILE_SUMS_MAX];
+};
+
+enum err file_sums_create(const struct file_sum *hash, int count,
+                          struct file_sums **out)
+{
+    assert(out != NULL && count >= 0 && count <= FILE_SUMS_MAX);
+    enum err rc = ERR_OK;
+    struct file_sums *sums = NULL;
+    *out = NULL;
+    TRY(new_zeroed(&sums, 1));
+    for (int h = 0; h < count; h++) {
+        /* not known here: others of the same file may be */
+        if (checksum_digits(hash[h].name) == 0)
+            continue;
+        TRY_OUT(checksum_create(hash[h].name, &sums->one[sums->count].sum));
+        sums->one[sums->count++].hash = &hash[h];
+    }
+out:
+    return new_or_none(rc, sums, out, file_sums_destroy);
+}
+
+void file_sums_destroy(struct file_sums *sums)
+{
+    if (sums == NULL)
+        return;
+    for (int s = 0; s < sums->count; s++)
+        checksum_destroy(sums->one[s].sum);
+    free(sums);
+}
+
+bool file_sums_is_empty(const struct file_sums *sums)
+{
+    return sums->count == 0;
+}
+
+enum err file_sums_update(struct file_sums *sums, const void *data,
+                          size_t bytes)
+{
+    assert(sums != NULL && (data != NULL || bytes == 0));
+    for (int s = 0; s < sums->count; s++)
+        TRY(checksum_update(sums->one[s].sum, data, bytes));
+    return ERR_OK;
+}
+
+enum err file_sums_compare(struct file_sums *sums)
+{
+    char hex[CHECKSUM_TEXT_BYTES];
+    for (int s = 0; s < sums->count; s++) {
+        const struct file_sum *hash = sums->one[s].hash;
+        TRY(checksum_finish(sums->one[s].sum, hex));
+        if (strcmp(hex, hash->hex) != 0)
+            return err_set(ERR_DATA, "its %s should be %s and is %s",
+                           hash->name, hash->hex, hex);
+    }
     return ERR_OK;
 }

@@ -10,11 +10,35 @@
  * Errors name the file. What is damaged, cut short or too long is ERR_DATA. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/codec/codec_ops.h"
+
+/* What is left to unpack, and room for what comes out. */
+struct codec_flow {
+    const uint8_t *in;
+    size_t in_bytes;
+    uint8_t *out;
+    size_t out_bytes;
+    bool complete; /* all that began has ended; the input may end here */
+};
+
+/* What one compression provides; errors say what is wrong without the place. All
+ * NULL: left out of this build. */
+struct codec_ops {
+    enum err (*open)(void **state);
+    void (*close)(void *state);
+    /* Move on as far as input and room allow. */
+    enum err (*step)(void *state, struct codec_flow *flow);
+    /* A whole file to exactly `out_bytes`, in place of open, close and step. */
+    enum err (*unpack)(const uint8_t *data, size_t bytes, uint8_t *out,
+                       size_t out_bytes);
+};
+
+extern const struct codec_ops codec_zstd_ops, codec_gz_ops, codec_bz2_ops,
+    codec_snappy_ops, codec_br_ops, codec_lz4_ops;
 
 struct codec {
     const char *name;         /* Streaming's, and its extension of a shard */
