@@ -1,15 +1,164 @@
 /* tessera-chat MODEL: a conversation, on a terminal or from a pipe. Answers go to
  * standard output and all else to standard error, so that a pipe has the model's
- * words alone. */
+ * words alone.
+ *
+ * Lines and signals are read at the same time: SIGINT is blocked and read from a
+ * descriptor, so that there is no handler and no global. poll() waits for both;
+ * while the model computes nobody waits, and whoever computes asks between two
+ * calls (interrupted()). The mask is inherited, so it is set before the threads of
+ * the kernels are there, or one of them would get the signal and end the program. */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
+#include "src/base/array.h"
+#include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/generate/chat_line.h"
+#include "src/cmd/cmd_main.h"
 #include "src/generate/chat_talk.h"
 #include "src/generate/generate_engine.h"
 #include "src/generate/generate_texts.h"
-#include "src/cmd/cmd_main.h"
+
+#define READ_BYTES 65536
+#define LINE_BYTES_MAX ((size_t)64 << 20)
+
+enum line_got {
+    LINE_TEXT,
+    LINE_INTERRUPTED, /* Ctrl-C: what was typed is gone */
+    LINE_END          /* of the input */
+};
+
+struct line {
+    int signals; /* -1: not open */
+    bool terminal, ended;
+    struct buffer read; /* not taken yet */
+    struct buffer line; /* what was lent */
+};
+
+static enum err line_open(struct line *line)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    line->terminal = isatty(STDIN_FILENO) == 1;
+    line->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return line->signals >= 0 ? ERR_OK : err_errno("signalfd");
+}
+
+static void line_close(struct line *line)
+{
+    fsio_close(line->signals);
+    buffer_free(&line->read);
+    buffer_free(&line->line);
+}
+
+/* Has Ctrl-C come since it was asked last, or a read had it? */
+static bool line_interrupted(struct line *line)
+{
+    struct signalfd_siginfo info;
+    bool came = false;
+    while (read(line->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        came = true;
+    return came;
+}
+
+/* More input, or what ends it; *got stays LINE_TEXT as long as it goes on.
+ */
+static enum err line_wait(struct line *line, enum line_got *got)
+{
+    struct pollfd of[2] = { { .fd = line->signals, .events = POLLIN },
+                            { .fd = STDIN_FILENO, .events = POLLIN } };
+    if (poll(of, 2, -1) < 0)
+        return errno == EINTR ? ERR_OK : err_errno("standard input: poll");
+    if (line_interrupted(line)) {
+        *got = LINE_INTERRUPTED;
+        return ERR_OK;
+    }
+    if (of[1].revents == 0)
+        return ERR_OK;
+    if (line->read.bytes > LINE_BYTES_MAX)
+        return err_set(ERR_USAGE,
+                       "standard input: a line of more than %zu bytes",
+                       LINE_BYTES_MAX);
+    TRY(buffer_reserve(&line->read, READ_BYTES));
+    ssize_t length =
+        read(STDIN_FILENO, line->read.data + line->read.bytes, READ_BYTES);
+    if (length < 0)
+        return errno == EINTR ? ERR_OK : err_errno("standard input");
+    line->read.bytes += (size_t)length;
+    line->ended = length == 0;
+    return ERR_OK;
+}
+
+static void line_prompt(const struct line *line, const char *prompt)
+{
+    if (line->terminal)
+        fputs(prompt, stderr);
+}
+
+/* Takes the first line off what was read; all of it at the end of the input. */
+static enum err line_take(struct line *line, size_t *bytes)
+{
+    struct buffer *input = &line->read;
+    const uint8_t *end =
+        input->bytes > 0 ? memchr(input->data, '\n', input->bytes) : NULL;
+    *bytes = end != NULL ? (size_t)(end - input->data) : input->bytes;
+    size_t taken = *bytes + (end != NULL);
+    assert(taken <= input->bytes && (end != NULL || line->ended));
+    TRY(buffer_add(&line->line, input->data, *bytes));
+    if (taken > 0)
+        memmove(input->data, input->data + taken, input->bytes - taken);
+    input->bytes -= taken;
+    return ERR_OK;
+}
+
+/* The next line of standard input, without its end, lent until the next call.
+ *
+ * Lines are put together until one does not end with a backslash, which becomes
+ * the line's end that it stands for. What was typed before Ctrl-C is dropped, also
+ * whole lines of the same message. */
+static enum err line_read(struct line *line, const char *prompt,
+                          enum line_got *got, const char **text, size_t *bytes)
+{
+    size_t taken = 0;
+    *got = LINE_TEXT;
+    line->line.bytes = 0;
+    line_prompt(line, prompt);
+    for (;;) {
+        while (!line->ended &&
+               (line->read.bytes == 0 ||
+                memchr(line->read.data, '\n', line->read.bytes) == NULL)) {
+            TRY(line_wait(line, got));
+            if (*got != LINE_TEXT) {
+                line->read.bytes = 0;
+                return ERR_OK;
+            }
+        }
+        if (line->ended && line->read.bytes == 0 && line->line.bytes == 0) {
+            *got = LINE_END;
+            return ERR_OK;
+        }
+        TRY(line_take(line, &taken));
+        bool goes_on = taken > 0 && !line->ended &&
+                       line->line.data[line->line.bytes - 1] == '\\';
+        if (!goes_on)
+            break;
+        line->line.data[line->line.bytes - 1] = '\n';
+        line_prompt(line, "... ");
+    }
+    TRY(buffer_add(&line->line, "", 1));
+    *text = (const char *)line->line.data;
+    *bytes = line->line.bytes - 1;
+    return ERR_OK;
+}
 
 /* Without --context: more would take memory that few conversations need. */
 #define CONTEXT 8192
@@ -18,14 +167,14 @@
 
 struct chat {
     struct generate_engine engine;
-    struct chat_line *line;
+    struct line line;
     struct chat_talk *talk;
 };
 
 static bool interrupted(void *arg)
 {
     struct chat *chat = arg;
-    return chat_line_interrupted(chat->line);
+    return line_interrupted(&chat->line);
 }
 
 static enum err before(void *arg, bool *stop)
@@ -106,13 +255,13 @@ static enum err talk(struct chat *chat)
 {
     bool quit = false;
     while (!quit) {
-        enum chat_line_got got;
+        enum line_got got;
         const char *text = NULL;
         size_t bytes = 0;
-        TRY(chat_line_read(chat->line, "> ", &got, &text, &bytes));
-        if (got == CHAT_LINE_END)
+        TRY(line_read(&chat->line, "> ", &got, &text, &bytes));
+        if (got == LINE_END)
             break;
-        if (got == CHAT_LINE_INTERRUPTED)
+        if (got == LINE_INTERRUPTED)
             fputs("\n[/quit or Ctrl-D ends]\n", stderr);
         else if (text[0] == '/')
             TRY(command(chat, text, &quit));
@@ -139,20 +288,20 @@ static enum err start(struct chat *chat)
 static enum err run(const struct options *options, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct chat chat = { .line = NULL };
+    struct chat chat = { .line.signals = -1 };
     struct sample_options otherwise = sample_options_default;
     otherwise.temperature = TEMPERATURE;
     otherwise.top_p = TOP_P;
     (void)exit_code;
     TRY(generate_args_check(options));
-    TRY_OUT(chat_line_create(&chat.line));
+    TRY_OUT(line_open(&chat.line));
     TRY_OUT(generate_engine_open(options->into, &otherwise, &chat.engine));
     TRY_OUT(start(&chat));
     TRY_OUT(talk(&chat));
 out:
     chat_talk_destroy(chat.talk);
     generate_engine_close(&chat.engine);
-    chat_line_destroy(chat.line);
+    line_close(&chat.line);
     return rc;
 }
 

@@ -5,13 +5,15 @@
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/generate/generate_args.h"
-#include "src/generate/generate_config.h"
 #include "src/infer/generate.h"
 #include "src/model/params.h"
 #include "src/text/chat/chat.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/formats/weights.h"
 
+/* How a model's makers would have its tokens chosen, and what ends a text. */
+#define GENERATE_CONFIG_FILE "generation_config.json"
+#define GENERATE_CONFIG_EOS_MAX 32
 #define GENERATE_ENGINE_EOS_MAX (GENERATE_CONFIG_EOS_MAX + 4)
 
 struct generate_engine {
