@@ -60,6 +60,16 @@ enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX])
     return fsio_path(out, "%.*s", (int)(slash - path), path);
 }
 
+enum err fsio_own_folder(char out[FSIO_PATH_MAX])
+{
+    char self[FSIO_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return err_errno("/proc/self/exe");
+    self[length] = '\0';
+    return fsio_parent(self, out);
+}
+
 static enum err fsio_open_read(const char *path, int *out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

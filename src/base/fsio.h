@@ -17,6 +17,8 @@ enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
 
 /* The folder that it lies in: "." for "name", "/" for "/name". */
 enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX]);
+/* That of this program, with others of ours in it. */
+enum err fsio_own_folder(char out[FSIO_PATH_MAX]);
 
 /* Whether it names what the process was given open: /dev/stdin, /dev/fd/N (a
  * shell's <(...)), /proc/self/fd/N. */

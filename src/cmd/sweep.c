@@ -59,11 +59,7 @@ static enum err add_own_folder(void)
 {
     char self[FSIO_PATH_MAX], path[16384];
     const char *before = getenv("PATH");
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return err_errno("/proc/self/exe");
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
+    TRY(fsio_own_folder(self));
     int n = snprintf(path, sizeof path, "%s:%s", self,
                      before != NULL ? before : "/usr/bin:/bin");
     if (n >= (int)sizeof path || setenv("PATH", path, 1) != 0)

@@ -8,14 +8,13 @@
  * is what somebody types first, on any machine. `tessera help NAME` is `tessera-NAME
  * --help`; a NAME with a slash is refused, for it would lead out of the folder. */
 #include <dirent.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/fsio.h"
 #include "src/base/settings/options.h"
 #include "src/base/exit_code.h"
 
@@ -88,14 +87,11 @@ static int list_commands(const char *folder)
 
 int main(int argc, char **argv)
 {
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) {
-        fprintf(stderr, "tessera: cannot read /proc/self/exe\n");
+    char folder[FSIO_PATH_MAX];
+    if (fsio_own_folder(folder) != ERR_OK) {
+        fprintf(stderr, "tessera: %s\n", err_text());
         return EXIT_STOP;
     }
-    self[length] = '\0';
-    const char *folder = dirname(self);
     bool help = argc >= 2 && strcmp(argv[1], "help") == 0;
     if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0 || (help && argc == 2))
@@ -104,7 +100,7 @@ int main(int argc, char **argv)
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
-    char program[PATH_MAX + 64], option[] = "--help";
+    char program[FSIO_PATH_MAX + 64], option[] = "--help";
     char *name = argv[help ? 2 : 1];
     char *ask[] = { name, option, NULL };
     bool of_job = is_of_job(name);

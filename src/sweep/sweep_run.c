@@ -186,18 +186,18 @@ enum err sweep_run_submit(const struct sweep *sweep, const char *file,
 {
     enum err rc = ERR_OK;
     size_t bytes = 8 * SWEEP_RUNS_MAX;
-    char path[FSIO_PATH_MAX], self[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], folder[FSIO_PATH_MAX], self[FSIO_PATH_MAX];
     char quoted[2][CLEAN_QUOTED_BYTES(FSIO_PATH_MAX)];
     char wrap[sizeof quoted + 64];
     char options[SETTINGS_TEXT_BYTES], *words[128], *next = NULL;
     int count = 0;
     char *array = NULL;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    TRY(fsio_own_folder(folder));
+    TRY(fsio_path(self, "%s/tessera-sweep", folder));
     TRY(new_room(&array, bytes));
     TRY_OUT(check_folders(sweep));
-    if (length < 0 || realpath(file, path) == NULL)
+    if (realpath(file, path) == NULL)
         TRY_OUT(err_errno("%s", file));
-    self[length] = '\0';
     size_t head = (size_t)snprintf(array, bytes, "--array=");
     TRY_OUT(run_unfinished(sweep, array + head, bytes - head));
     if (array[head] == '\0') {
