@@ -16,7 +16,7 @@
  * of a namespace(); macro, filter, and generation, which marks what the assistant
  * says; texts, whole numbers, lists, tuples, dictionaries, true, false, none;
  * names, .name, [key], [from:to:step]; or, and, not, ==, !=, <, <=, >, >=, in, +,
- * -, *, //, %, ~, if-else; tests (chat_eval_test.c); the functions, filters and
+ * -, *, //, %, ~, if-else; tests (chat_eval_text.c); the functions, filters and
  * methods of chat_eval_call.c, of which strftime_now() takes the day from
  * SOURCE_DATE_EPOCH if that is set. Other statements are refused by name when a
  * file is read; all else is refused when it is reached, since files of

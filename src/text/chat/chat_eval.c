@@ -1,5 +1,5 @@
 /* Operators and items. Functions are in chat_eval_call.c, tests in
- * chat_eval_test.c.
+ * chat_eval_text.c.
  *
  * The tree is walked as it stands: a node evaluates its parts, then itself.
  * Anything faster would not be worth it, as a template has a hundred nodes and

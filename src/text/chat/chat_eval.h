@@ -111,7 +111,7 @@ enum err chat_eval_iterate(struct chat_scope *scope, int line,
 /* Less, equal or greater: numbers or texts. ERR_DATA: of others. */
 enum err chat_eval_order(int line, const struct chat_value *a,
                          const struct chat_value *b, int *out);
-/* A test of values, by name (chat_eval_test.c). */
+/* A test of values, by name (chat_eval_text.c). */
 enum err chat_eval_holds(struct chat_eval_arguments *arguments,
                          const char *name, size_t bytes, bool *out);
 enum err chat_eval_test(struct chat_scope *scope, const struct chat_node *node,

@@ -2,7 +2,7 @@
  * names each.
  *
  * Four kinds of names can be called: functions, as range(3); filters, x | trim;
- * tests, x is string (chat_eval_test.c); and methods that objects have in
+ * tests, x is string (chat_eval_text.c); and methods that objects have in
  * Python, x.strip(). Filters and methods often do the same thing by two names.
  * So all of them are C functions of one shape, values in, the first of them the
  * object, a value out, and a row of a table gives each a name, the number of
