@@ -17,7 +17,6 @@
 
 #include "src/data/codec/checksum.h"
 #include "src/data/codec/codec.h"
-#include "src/data/codec/file_sums.h"
 #include "src/data/mds/mds_index.h"
 #include "tests/data_fixture.h"
 

@@ -45,12 +45,6 @@ static const struct {
       "index.json tessera.json tokenizer.json shard.*" },
 };
 
-static const char *output_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static bool output_same(const char *one, const char *other)
 {
     char parents[2][FSIO_PATH_MAX];
@@ -59,7 +53,7 @@ static bool output_same(const char *one, const char *other)
     if (there != (stat(other, &st[1]) == 0))
         return false;
     if (!there &&
-        (strcmp(output_name(one), output_name(other)) != 0 ||
+        (strcmp(basename(one), basename(other)) != 0 ||
          fsio_parent(one, parents[0]) != ERR_OK ||
          fsio_parent(other, parents[1]) != ERR_OK ||
          stat(parents[0], &st[0]) != 0 || stat(parents[1], &st[1]) != 0))
@@ -82,7 +76,7 @@ static bool output_has_marker(const char *parent, const char *markers,
 static enum err output_check_place(const char *path)
 {
     char parent[FSIO_PATH_MAX];
-    const char *name = output_name(path);
+    const char *name = basename(path);
     TRY(fsio_parent(path, parent));
     for (size_t k = 0; k < sizeof output_kinds / sizeof *output_kinds; k++)
         if (globs_match(output_kinds[k].names, name) &&
@@ -143,7 +137,7 @@ enum err output_temporary(const char *path, char temporary[FSIO_PATH_MAX])
     (void)gethostname(host, sizeof host - 1);
     host[strcspn(host, ".")] = '\0';
     TRY(fsio_parent(path, parent));
-    TRY(fsio_path(prefix, ".%s.tmp.%s.", output_name(path), host));
+    TRY(fsio_path(prefix, ".%s.tmp.%s.", basename(path), host));
     output_remove_left(parent, prefix);
     for (int i = 0; i < OUTPUT_NAMES_MAX; i++) {
         TRY(fsio_path(temporary, "%s/%s%ld.%d", parent, prefix, (long)getpid(),

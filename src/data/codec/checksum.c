@@ -21,7 +21,6 @@
 
 #include "src/base/digest.h"
 #include "src/base/new.h"
-#include "src/data/codec/file_sums.h"
 
 enum checksum_kind { LIBCRYPTO, XXH_32, XXH_64, XXH3_64, XXH3_128 };
 

@@ -7,7 +7,7 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/data/codec/codec.h"
-#include "src/data/codec/file_sums.h"
+#include "src/data/codec/checksum.h"
 #include "src/base/regular.h"
 
 #define CODEC_UNPACK_BYTES ((size_t)1 << 20)

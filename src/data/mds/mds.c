@@ -27,7 +27,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/data/codec/file_sums.h"
+#include "src/data/codec/checksum.h"
 #include "src/base/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -17,16 +17,17 @@
 #include "src/data/mds/mds_index.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/array.h"
 #include "src/base/fsio.h"
-#include "src/base/new.h"
-#include "src/data/codec/checksum.h"
-#include "src/base/regular.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
+#include "src/base/regular.h"
+#include "src/data/codec/checksum.h"
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
@@ -366,4 +367,29 @@ void mds_index_destroy(struct mds_index *index)
     buffer_free(&index->forms);
     free(index->text);
     free(index);
+}
+
+/* --- JSON as Python writes it ---
+ *
+ * It escapes in lower case what jansson escapes in upper case, and DEL as well. */
+
+enum err mds_text_add(struct buffer *text, json_t *value)
+{
+    enum err rc = ERR_OK;
+    char *ascii =
+        json_dumps(value, JSON_SORT_KEYS | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
+    char *rest = ascii, *part;
+    json_decref(value);
+    if (ascii == NULL)
+        return err_set(ERR_MEMORY, "no memory for a text of JSON");
+    for (char *at = ascii; (at = strchr(at, '\\')) != NULL; at += 2)
+        for (int i = 2; at[1] == 'u' && i < 6; i++)
+            at[i] = (char)tolower((unsigned char)at[i]);
+    while (rc == ERR_OK && (part = strsep(&rest, "\x7f")) != NULL) {
+        rc = buffer_add(text, part, strlen(part));
+        if (rc == ERR_OK && rest != NULL)
+            rc = buffer_add(text, "\\u007f", 6);
+    }
+    free(ascii);
+    return rc;
 }

@@ -5,9 +5,11 @@
  * Reading checks everything that the shards are later checked against. */
 #pragma once
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/data/mds/mds_layout.h"
 #include "src/data/mds/mds_pack.h"
@@ -36,3 +38,8 @@ enum err mds_index_image(const struct mds_index *index, struct buffer *images);
  * is destroyed. */
 enum err mds_index_take(const void *image, struct mds_index **out);
 void mds_index_destroy(struct mds_index *index);
+
+/* Adds the value as Python's json module writes it with sorted keys, for an
+ * index.json that is the same bytes: ", " and ": " between things, and ASCII only.
+ * Releases it; ERR_MEMORY where it is NULL. */
+enum err mds_text_add(struct buffer *text, json_t *value);

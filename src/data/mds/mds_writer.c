@@ -28,7 +28,6 @@
 #include "src/data/codec/checksum.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_index.h"
-#include "src/data/mds/mds_text.h"
 #include "src/data/set/values.h"
 #include "src/text/unicode.h"
 

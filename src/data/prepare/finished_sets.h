@@ -1,5 +1,5 @@
-/* What is made of data sets that are there: several as one (merge.c), one as
- * several (split.c), and samples as text, for eyes (show.c). */
+/* What is made of data sets that are there: several as one, one as several
+ * (finished_sets.c), and samples as text, for eyes (show.c). */
 #pragma once
 
 #include <stdbool.h>

@@ -171,13 +171,6 @@ static enum err publish_make(struct publish *publish)
     return ERR_OK;
 }
 
-/* The last part of the path. */
-static const char *publish_last(const struct publish *publish)
-{
-    const char *slash = strrchr(publish->path, '/');
-    return slash != NULL ? slash + 1 : publish->path;
-}
-
 enum err publish_name(struct publish *publish, const char *path)
 {
     *publish = (struct publish){ .replace = false };
@@ -185,7 +178,7 @@ enum err publish_name(struct publish *publish, const char *path)
     size_t length = strlen(publish->path);
     while (length > 1 && publish->path[length - 1] == '/')
         publish->path[--length] = '\0';
-    const char *name = publish_last(publish);
+    const char *name = basename(publish->path);
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return err_set(ERR_USAGE, "'%s' does not name a new folder", path);
     TRY(fsio_parent(publish->path, publish->parent));

@@ -204,7 +204,7 @@ static enum err tokenize_begin(struct tokenize_job *job,
     const struct tokenize_options *options = job->options;
     *state = TOKENIZE_BEGUN;
     /* a pipe cannot be read again: there is nothing to go on with */
-    if (!inputs_stay(&job->inputs))
+    if (inputs_bytes(&job->inputs) < 0)
         return publish_begin(&job->publish, options->out, options->replace);
     TRY(publish_name(&job->publish, options->out));
     json_t *description = NULL;

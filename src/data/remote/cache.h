@@ -17,7 +17,7 @@
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
-#include "src/data/codec/file_sums.h"
+#include "src/data/codec/checksum.h"
 
 struct cache;
 

@@ -29,7 +29,7 @@
 #include "src/base/new.h"
 #include "src/data/remote/cache_impl.h"
 #include "src/data/codec/codec.h"
-#include "src/data/codec/file_sums.h"
+#include "src/data/codec/checksum.h"
 
 #define CACHE_PIECE_BYTES ((size_t)1 << 20)
 

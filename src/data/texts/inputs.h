@@ -78,11 +78,9 @@ static inline bool inputs_is_text(const struct inputs_file *file)
     return !file->json && !file->set && !file->parquet;
 }
 
-/* Bytes of all; -1: unknown. */
+/* Bytes of all; -1: unknown, as one is no regular file, which could be read again.
+ */
 int64_t inputs_bytes(const struct inputs *inputs);
-
-/* Whether they can be read again: regular files alone. */
-bool inputs_stay(const struct inputs *inputs);
 
 /* ERR_DATA when the file is not what it was when it was found. */
 enum err inputs_check(const struct inputs_file *file);
