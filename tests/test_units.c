@@ -169,7 +169,7 @@ static void test_steps_failures(void)
 static void test_people(void)
 {
     static const struct {
-        void (*print)(double, char *, size_t);
+        char *(*print)(double, char *, size_t);
         double value;
         const char *want;
     } cases[] = {

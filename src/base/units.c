@@ -27,7 +27,7 @@ static const char *const units_names[] = {
     [UNIT_EP] = "ep", [UNIT_DUR] = "dur", [UNIT_SEC] = "sec",
 };
 
-#define UNITS_COUNT (int)(sizeof units_names / sizeof *units_names)
+#define UNITS_NAMES (int)(sizeof units_names / sizeof *units_names)
 
 /* The number at the start of `text`: digits with an optional fraction and
  * exponent, none of strtod()'s signs, blanks, hex, inf and nan. Returns what
@@ -84,9 +84,9 @@ enum err units_parse(const char *text, struct duration *out)
     if (name == NULL)
         return units_bad(text);
     int unit = 0;
-    while (unit < UNITS_COUNT && strcasecmp(name, units_names[unit]) != 0)
+    while (unit < UNITS_NAMES && strcasecmp(name, units_names[unit]) != 0)
         unit++;
-    if (unit == UNITS_COUNT) {
+    if (unit == UNITS_NAMES) {
         if (!units_parse_clock(text, &number))
             return units_bad(text);
         unit = UNIT_SEC;
@@ -111,7 +111,7 @@ void units_format(struct duration duration, char *text, size_t bytes)
         snprintf(text, bytes, "auto");
         return;
     }
-    assert((int)duration.unit >= 0 && (int)duration.unit < UNITS_COUNT);
+    assert((int)duration.unit >= 0 && (int)duration.unit < UNITS_NAMES);
     const char *name = units_names[duration.unit];
     if (value == floor(value) && value <= UNITS_WHOLE_MAX) {
         snprintf(text, bytes, "%.0f%s", value, name);
@@ -239,13 +239,13 @@ void units_bytes_format(int64_t bytes, char *text, size_t size)
 
 /* Scale by `base` as long as the number would not print short, and print it
  * with its suffix: one digit after the point below `whole`, none from there. */
-static void units_scaled(double number, double base, double whole,
-                         const char *const suffixes[], int count, char *text,
-                         size_t size)
+static char *units_scaled(double number, double base, double whole,
+                          const char *const suffixes[], int count, char *text,
+                          size_t size)
 {
     if (!isfinite(number)) {
         snprintf(text, size, "?");
-        return;
+        return text;
     }
     int i = 0;
     /* what would be rounded up to the base gets the next suffix */
@@ -256,22 +256,23 @@ static void units_scaled(double number, double base, double whole,
     }
     int digits = i == 0 || fabs(number) >= whole - 0.05 ? 0 : 1;
     snprintf(text, size, "%.*f%s", digits, number, suffixes[i]);
+    return text;
 }
 
-void units_bytes(double bytes, char *text, size_t size)
+char *units_bytes(double bytes, char *text, size_t size)
 {
     static const char *const suffixes[] = { " B",   " KiB", " MiB", " GiB",
                                             " TiB", " PiB", " EiB" };
-    units_scaled(bytes, 1024, 100, suffixes, 7, text, size);
+    return units_scaled(bytes, 1024, 100, suffixes, 7, text, size);
 }
 
-void units_count(double count, char *text, size_t size)
+char *units_count(double count, char *text, size_t size)
 {
     static const char *const suffixes[] = { "", "K", "M", "B", "T" };
-    units_scaled(count, 1000, 1000.05, suffixes, 5, text, size);
+    return units_scaled(count, 1000, 1000.05, suffixes, 5, text, size);
 }
 
-void units_seconds(double seconds, char *text, size_t size)
+char *units_seconds(double seconds, char *text, size_t size)
 {
     const char *sign = seconds < 0 ? "-" : "";
     double s = fabs(seconds);
@@ -296,4 +297,5 @@ void units_seconds(double seconds, char *text, size_t size)
         long long hours = llround(s / 3600);
         snprintf(text, size, "%s%lldd%02lldh", sign, hours / 24, hours % 24);
     }
+    return text;
 }

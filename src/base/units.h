@@ -55,7 +55,12 @@ enum err units_bytes_parse(const char *text, int64_t *bytes);
  * parse(format(x)) == x. `text` holds at least 32 bytes. */
 void units_bytes_format(int64_t bytes, char *text, size_t size);
 
-/* "1.5 GiB", "312 KiB"; "1h02m", "4.2s"; "125.3M". */
-void units_bytes(double bytes, char *text, size_t size);
-void units_seconds(double seconds, char *text, size_t size);
-void units_count(double count, char *text, size_t size);
+/* "1.5 GiB", "312 KiB"; "1h02m", "4.2s"; "125.3M". All return `text`. */
+char *units_bytes(double bytes, char *text, size_t size);
+char *units_seconds(double seconds, char *text, size_t size);
+char *units_count(double count, char *text, size_t size);
+
+/* The same, in a text that lasts to the end of the block. */
+#define UNITS_BYTES(bytes) units_bytes((double)(bytes), (char[32]){ 0 }, 32)
+#define UNITS_SECONDS(s) units_seconds(s, (char[32]){ 0 }, 32)
+#define UNITS_COUNT(count) units_count((double)(count), (char[32]){ 0 }, 32)

@@ -95,9 +95,7 @@ static json_t *plan_json(const struct plan *plan)
 
 static void print_time(const char *name, double seconds)
 {
-    char text[32];
-    units_seconds(seconds, text, sizeof text);
-    printf("%-22s %12.1f s  (%s)\n", name, seconds, text);
+    printf("%-22s %12.1f s  (%s)\n", name, seconds, UNITS_SECONDS(seconds));
 }
 
 static void print_plan(const struct plan *plan)

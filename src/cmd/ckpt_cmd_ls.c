@@ -65,18 +65,17 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
         clean_printf("%-12s %6s %11s %9s %-5s %-6s %-12s %s\n", "step", "ranks",
                      "size", "age", "state", "pinned", "eval loss", "path");
     for (int i = 0; i < count; i++) {
-        char size[32], age[32] = "?", loss[32] = "-";
+        char age[32] = "?", loss[32] = "-";
         double written = written_at(list[i].path);
-        units_bytes((double)list[i].bytes, size, sizeof size);
         if (written >= 0)
             units_seconds(now > written ? now - written : 0, age, sizeof age);
         if (!isnan(list[i].eval_loss))
             snprintf(loss, sizeof loss, "%.4f%s", list[i].eval_loss,
                      list[i].best ? " best" : "");
-        clean_printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n",
-                     list[i].step, list[i].ranks, size, age, list[i].state,
-                     ckpt_index_pinned(list[i].path) ? "yes" : "-", loss,
-                     list[i].path);
+        clean_printf(
+            "%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n", list[i].step,
+            list[i].ranks, UNITS_BYTES(list[i].bytes), age, list[i].state,
+            ckpt_index_pinned(list[i].path) ? "yes" : "-", loss, list[i].path);
         if (list[i].reason[0] != '\0')
             clean_printf("  %s\n", list[i].reason);
     }

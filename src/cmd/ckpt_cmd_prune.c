@@ -39,7 +39,7 @@ static enum err folder_bytes(const char *path, int64_t *bytes)
 static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
                            json_t *removed, int64_t *bytes)
 {
-    char path[FSIO_PATH_MAX], size[32];
+    char path[FSIO_PATH_MAX];
     int64_t own;
     assert(step >= 0);
     TRY(ckpt_index_path(path, cmd->paths[0], step));
@@ -47,9 +47,8 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
     if (!cmd->dry_run)
         TRY(ckpt_index_discard(cmd->paths[0], path));
     *bytes += own;
-    units_bytes((double)own, size, sizeof size);
     if (!cmd->json)
-        clean_printf("%s: %s, %s\n", path, size,
+        clean_printf("%s: %s, %s\n", path, UNITS_BYTES(own),
                      cmd->dry_run ? "would go" : "deleted");
     if (json_array_append_new(removed, json_pack("{s:I, s:o, s:I}", "step",
                                                  (json_int_t)step, "path",
@@ -85,18 +84,17 @@ enum err ckpt_cmd_prune(struct ckpt_cmd *cmd)
     struct lock *lock = NULL;
     json_t *removed = json_array();
     int64_t bytes = 0;
-    char size[32];
     TRY_OUT(ckpt_cmd_need_root(cmd->paths[0]));
     if (!cmd->dry_run)
         TRY_OUT(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));
     TRY_OUT(prune(cmd, removed, &bytes));
-    units_bytes((double)bytes, size, sizeof size);
     if (cmd->json)
         rc = ckpt_cmd_print(json_pack("{s:b, s:I, s:O}", "dry_run",
                                       cmd->dry_run, "bytes", (json_int_t)bytes,
                                       "removed", removed));
     else
-        clean_printf("%zu checkpoints, %s%s\n", json_array_size(removed), size,
+        clean_printf("%zu checkpoints, %s%s\n", json_array_size(removed),
+                     UNITS_BYTES(bytes),
                      cmd->dry_run ? " would be free" : " freed");
 out:
     lock_release(lock);

@@ -20,14 +20,13 @@ enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
     assert(cmd->paths[1] != NULL && cmd->ranks > 0 &&
            cmd->ranks <= CKPT_RESHARD_RANKS_MAX);
     int64_t bytes;
-    char size[32];
     TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
     if (cmd->json)
         return ckpt_cmd_print(json_pack(
             "{s:o, s:I, s:I}", "path", jsontext_string(cmd->paths[1]), "ranks",
             (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
-    units_bytes((double)bytes, size, sizeof size);
-    clean_printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
+    clean_printf("%s: %s for %d ranks\n", cmd->paths[1], UNITS_BYTES(bytes),
+                 (int)cmd->ranks);
     return ERR_OK;
 }
 

@@ -41,17 +41,16 @@ static enum err scavenge_record(const char *run_dir,
 static enum err scavenge_report(const struct ckpt_cmd *cmd,
                                 const struct ckpt_scavenged *scavenged)
 {
-    char size[32];
     if (cmd->json)
         return ckpt_cmd_print(json_pack(
             "{s:I, s:I, s:f}", "step", (json_int_t)scavenged->step, "bytes",
             (json_int_t)scavenged->bytes, "seconds", scavenged->seconds));
-    units_bytes((double)scavenged->bytes, size, sizeof size);
     if (scavenged->step < 0)
         puts("the nodes have nothing newer than the run directory");
     else
         clean_printf("step %lld: %s from the nodes in %.2fs\n",
-                     (long long)scavenged->step, size, scavenged->seconds);
+                     (long long)scavenged->step, UNITS_BYTES(scavenged->bytes),
+                     scavenged->seconds);
     return ERR_OK;
 }
 

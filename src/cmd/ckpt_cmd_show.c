@@ -124,16 +124,15 @@ enum err ckpt_cmd_show(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    char size[32];
     TRY_OUT(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &manifest));
     TRY_OUT(ckpt_manifest_check_sizes(manifest, cmd->paths[0]));
     if (cmd->json) {
         rc = show_json(cmd, manifest);
         goto out;
     }
-    units_bytes((double)manifest->bytes, size, sizeof size);
     clean_printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n",
-                 manifest->step, manifest->ranks, manifest->shard_count, size);
+                 manifest->step, manifest->ranks, manifest->shard_count,
+                 UNITS_BYTES(manifest->bytes));
     TRY_OUT(print_members("state", manifest->state));
     TRY_OUT(print_members("config", json_object_get(manifest->state, "fixed")));
     printf("tensors %d\n", manifest->tensor_count);

@@ -71,8 +71,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
     TRY_OUT(ckpt_read_create(path, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++) {
         const struct ckpt_shard *shard = &manifest->shards[s];
-        char size[32];
-        units_bytes((double)shard->bytes, size, sizeof size);
+        const char *size = UNITS_BYTES(shard->bytes);
         if (verify->progress)
             fprintf(stderr, "\r\033[K%d/%d %s, %s", s + 1,
                     manifest->shard_count, shard->file, size);

@@ -70,7 +70,7 @@ static void print_row(const struct run_history *run, const char *path,
                       const char *state, double silent_s)
 {
     const struct run_attempt *last = newest(run);
-    char name[FSIO_PATH_MAX], why[RUN_TEXT_BYTES], step[48], loss[24], ago[32];
+    char name[FSIO_PATH_MAX], why[RUN_TEXT_BYTES], step[48], loss[24];
     int64_t most = run_history_steps_max(run);
     int64_t done = run->last_step > 0 ? run->last_step : 0;
     if (most >= done)
@@ -81,12 +81,12 @@ static void print_row(const struct run_history *run, const char *path,
     if (run->recent_count > 0)
         snprintf(loss, sizeof loss, "%.4f",
                  run->recent[run->recent_count - 1].of[RUN_LOSS]);
-    units_seconds(silent_s, ago, sizeof ago);
     top_frame_plain(path, name, sizeof name);
     top_frame_plain(last != NULL && last->ended ? last->reason : "", why,
                     sizeof why);
     printf("%-9s %14s %9s %5d %8s  %s%s%s\n", state, step, loss,
-           last != NULL ? last->ranks : 0, run->end_us > 0 ? ago : "-", name,
+           last != NULL ? last->ranks : 0,
+           run->end_us > 0 ? UNITS_SECONDS(silent_s) : "-", name,
            why[0] != '\0' ? ": " : "", why);
 }
 

@@ -18,9 +18,7 @@
 static void put_shape(FILE *out, const struct hf_model *model, const char *what,
                       enum hf_cmd_dtype dtype)
 {
-    char count[32];
     const struct model_config *config = &model->about->config;
-    units_count((double)model->params->numel, count, sizeof count);
     fprintf(out, "| | |\n|---|---|\n");
     if (what != NULL)
         fprintf(out, "| architecture | %s |\n", what);
@@ -29,9 +27,10 @@ static void put_shape(FILE *out, const struct hf_model *model, const char *what,
             " |\n| width | %" PRId64 " |\n| heads | %" PRId64 ", %" PRId64
             " of keys and values |\n| longest sequence | %" PRId64
             " |\n| vocabulary | %" PRId64 " |\n| weights | %s |\n",
-            model->params->numel, count, config->n_layers, config->d_model,
-            config->n_heads, config->n_kv_heads, config->max_seq_len,
-            config->vocab_size, hf_cmd_dtypes[dtype]);
+            model->params->numel, UNITS_COUNT(model->params->numel),
+            config->n_layers, config->d_model, config->n_heads,
+            config->n_kv_heads, config->max_seq_len, config->vocab_size,
+            hf_cmd_dtypes[dtype]);
     if (config->experts > 0)
         fprintf(out, "| experts | %" PRId64 ", %" PRId64 " of each token |\n",
                 config->experts, config->experts_top_k);

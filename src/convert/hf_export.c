@@ -154,7 +154,7 @@ out:
 enum err hf_export(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
-    char written[FSIO_PATH_MAX], size[32];
+    char written[FSIO_PATH_MAX];
     struct hf_model model = { .weights = NULL };
     if (cmd->dtype == HF_CMD_Q8_0 && cmd->format != HF_CMD_GGUF)
         return err_set(ERR_USAGE, "--dtype q8_0 needs --format gguf");
@@ -168,9 +168,9 @@ enum err hf_export(struct hf_cmd *cmd)
     TRY_OUT(write_out(&model, cmd, written));
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&model, written, cmd->dtype));
-    units_count((double)model.params->numel, size, sizeof size);
-    clean_printf("%s: %s parameters as %s%s\n", cmd->out, size,
-                 hf_cmd_dtypes[cmd->dtype], cmd->verify ? ", verified" : "");
+    clean_printf("%s: %s parameters as %s%s\n", cmd->out,
+                 UNITS_COUNT(model.params->numel), hf_cmd_dtypes[cmd->dtype],
+                 cmd->verify ? ", verified" : "");
 out:
     hf_verify_close(&model);
     return rc;

@@ -172,7 +172,6 @@ out:
 enum err hf_import(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
-    char size[32];
     struct import import = { .items = NULL };
     TRY_OUT(hf_verify_open(cmd->paths[0], &import.model));
     if (import.model.about->kind == WEIGHTS_CHECKPOINT)
@@ -182,8 +181,8 @@ enum err hf_import(struct hf_cmd *cmd)
     TRY_OUT(write_checkpoint(&import, cmd->out));
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&import.model, cmd->out, HF_CMD_F32));
-    units_count((double)import.model.params->numel, size, sizeof size);
-    clean_printf("%s: %s parameters of %s%s\n", cmd->out, size,
+    clean_printf("%s: %s parameters of %s%s\n", cmd->out,
+                 UNITS_COUNT(import.model.params->numel),
                  import.model.about->dtype, cmd->verify ? ", verified" : "");
 out:
     free(import.items);

@@ -365,24 +365,21 @@ static enum err engine_memory(const struct generate_engine *engine,
 {
     size_t cache = 0, held = 0, total = 0;
     size_t available = infer_available(engine->kernels);
-    char of[4][32];
     TRY(infer_plan(&engine->about->config, engine->params, engine->kernels,
                    options, engine->args->weights, &cache, &held, &total));
-    units_bytes((double)total, of[0], sizeof of[0]);
-    units_bytes((double)held, of[1], sizeof of[1]);
-    units_bytes((double)cache, of[2], sizeof of[2]);
-    units_bytes((double)available, of[3], sizeof of[3]);
     if (available != SIZE_MAX && total > available)
         return err_set(ERR_MEMORY,
                        "%s of memory are needed, weights %s and %" PRId64
                        " x %" PRId64 " tokens %s, and %s are left: choose "
                        "--weights bf16 or int8, or a smaller --context",
-                       of[0], of[1], options->sequences, options->positions,
-                       of[2], of[3]);
+                       UNITS_BYTES(total), UNITS_BYTES(held),
+                       options->sequences, options->positions,
+                       UNITS_BYTES(cache), UNITS_BYTES(available));
     log_info("memory %s: weights as %s %s, %" PRId64 " x %" PRId64 " tokens "
              "%s; %d threads",
-             of[0], infer_weights_names[engine->args->weights], of[1],
-             options->sequences, options->positions, of[2], options->threads);
+             UNITS_BYTES(total), infer_weights_names[engine->args->weights],
+             UNITS_BYTES(held), options->sequences, options->positions,
+             UNITS_BYTES(cache), options->threads);
     return ERR_OK;
 }
 

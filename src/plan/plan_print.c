@@ -61,28 +61,28 @@ static void print_line(const char *name, const char *value, const char *what)
            what);
 }
 
-typedef void text_of(double value, char *text, size_t bytes);
+typedef char *text_of(double value, char *text, size_t bytes);
 
-static void bytes_of(double value, char *text, size_t bytes)
+static char *bytes_of(double value, char *text, size_t bytes)
 {
     units_bytes(value, text, bytes);
     if (value >= (double)ARENA_BYTES_MAX)
         snprintf(text, bytes, "> 8 EiB");
+    return text;
 }
 
-static void whole_of(double value, char *text, size_t bytes)
+static char *whole_of(double value, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%.0f", value);
+    return text;
 }
 
 /* "?": it is not known. */
 static void line_of(text_of *made, const char *name, double value,
                     const char *what)
 {
-    char text[32] = "?";
-    if (!(value < 0))
-        made(value, text, sizeof text);
-    print_line(name, text, what);
+    char text[32];
+    print_line(name, value < 0 ? "?" : made(value, text, sizeof text), what);
 }
 
 static const char *print_precision(const struct plan_figures *f)
@@ -124,7 +124,7 @@ static void print_model(const struct plan_figures *f)
 /* What each way takes and costs, the cheapest first. */
 static void print_nearest(const struct plan_figures *f)
 {
-    char changes[256], bytes[32], sent[32];
+    char changes[256];
     struct train_settings *near = malloc(sizeof *near);
     const char *name = "nearest that fits";
     if (!f->nearest.found || near == NULL)
@@ -135,10 +135,9 @@ static void print_nearest(const struct plan_figures *f)
         train_memory_apply(f->settings, way, near);
         train_memory_changes(f->settings, f->ranks, near, way->ranks, changes,
                              sizeof changes);
-        units_bytes((double)way->bytes, bytes, sizeof bytes);
-        units_bytes(way->sent, sent, sizeof sent);
         printf("  %-22s %s\n", i == 0 ? name : "or", changes);
-        printf("  %-22s %12s  a rank; it sends %s in a step", "", bytes, sent);
+        printf("  %-22s %12s  a rank; it sends %s in a step", "",
+               UNITS_BYTES(way->bytes), UNITS_BYTES(way->sent));
         if (way->computed > 0)
             printf(", computes %.0f %% more", 100 * way->computed);
         if (way->packed)
@@ -225,21 +224,21 @@ static void print_batch(const struct plan_figures *f)
     }
 }
 
-static void tenth_of(double value, char *text, size_t bytes)
+static char *tenth_of(double value, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%.1f", value);
+    return text;
 }
 
 /* What depends on a rate that was given comes only with one. */
 static void print_time(const struct plan_figures *f)
 {
-    char low[32], high[32], text[128];
+    char text[128];
     if (f->tokens_per_s > 0) {
         printf("throughput\n");
         line_of(units_count, "tokens per second", f->tokens_per_s, "");
-        units_seconds(f->step_low_s, low, sizeof low);
-        units_seconds(f->step_high_s, high, sizeof high);
-        snprintf(text, sizeof text, "%s to %s%s", low, high,
+        snprintf(text, sizeof text, "%s to %s%s", UNITS_SECONDS(f->step_low_s),
+                 UNITS_SECONDS(f->step_high_s),
                  f->batch_known ? "" : ", without train.global_batch");
         line_of(units_seconds, "step", f->step_s, f->predicted ? text : "");
         if (f->mfu > 0)

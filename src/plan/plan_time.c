@@ -121,13 +121,13 @@ enum err plan_time(struct plan_figures *f)
 static void print_way(const char *name, double seconds, const char *strategy,
                       int64_t degree, int64_t microbatch, double again)
 {
-    char text[32], groups[32] = "";
-    units_seconds(seconds, text, sizeof text);
+    char groups[32] = "";
     if (degree > 0)
         snprintf(groups, sizeof groups, " in groups of %d", (int)degree);
     printf("  %-22s %12s  %s%s, microbatch %lld, %.0f %% of blocks computed "
            "again\n",
-           name, text, strategy, groups, (long long)microbatch, 100 * again);
+           name, UNITS_SECONDS(seconds), strategy, groups,
+           (long long)microbatch, 100 * again);
 }
 
 /* By how much it is worse, or better, and what of it most. */
@@ -154,7 +154,6 @@ static void print_second(const struct plan_figures *f)
 
 void plan_time_print(const struct plan_figures *f)
 {
-    char text[32];
     const struct train_settings *s = &f->chosen;
     printf("time of a step (%s, %d in a node)\n", f->gpu->name,
            f->place.node_ranks);
@@ -164,8 +163,8 @@ void plan_time_print(const struct plan_figures *f)
               replica_strategy_names[s->parallel.strategy],
               s->parallel.shard_degree, s->train.microbatch, again_share(s));
     for (int i = 0; i < PLAN_KINDS; i++) {
-        units_seconds(f->cost.seconds[i], text, sizeof text);
-        printf("    %-20s %12s%s\n", plan_cost_names[i], text,
+        printf("    %-20s %12s%s\n", plan_cost_names[i],
+               UNITS_SECONDS(f->cost.seconds[i]),
                i == PLAN_EXCHANGE ? "  beside what arithmetic hides" : "");
     }
     if (f->second_known)

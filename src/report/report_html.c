@@ -11,7 +11,110 @@
 #include "src/base/fsio.h"
 #include "src/base/units.h"
 #include "src/report/report_impl.h"
-#include "src/report/report_style.h"
+
+/* The style sheet and the script of the page. The page is whole without the
+ * script, which shows the values under the pointer: it reads them out of the
+ * drawn lines, and puts what it shows there as text alone. */
+
+/* Numbers of classes are those of enum ink (canvas.h). */
+static const char report_style[] =
+    ":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;"
+    "--i0:#1a1f24;--i1:#5c6670;--i2:#8a939c;--i3:#e6e9ed;--i4:#0072b2;"
+    "--i5:#d55e00;--i6:#009e73;--i7:#cc79a7;--i8:#e69f00;--i9:#56b4e9;"
+    "--i10:#6b6b6b;--i11:#8c6d31}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#12161b;--card:#1a2027;"
+    "--line:#2c343d;--i0:#e8ecf0;--i1:#a3adb8;--i2:#6d7883;--i3:#2a323b;"
+    "--i4:#4aa8e0;--i5:#f0803c;--i6:#2cc79b;--i7:#e39cc3;--i8:#f2b632;"
+    "--i9:#9ad1f5;--i10:#a6a6a6;--i11:#cdb17a}}\n"
+    "*{box-sizing:border-box}body{margin:0;background:var(--bg);"
+    "color:var(--i0);font:15px/1.5 system-ui,-apple-system,'Segoe UI',"
+    "Roboto,'DejaVu Sans',sans-serif}\n"
+    "main{max-width:1560px;margin:0 auto;padding:20px 16px 48px}\n"
+    "h1{font-size:24px;margin:0 0 2px;overflow-wrap:anywhere}"
+    "h2{font-size:17px;margin:30px 0 10px}p{margin:4px 0}"
+    ".muted,small{color:var(--i1)}\n"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fill,"
+    "minmax(150px,1fr));gap:10px;margin-top:16px}"
+    ".tile{background:var(--card);border:1px solid var(--line);"
+    "border-radius:8px;padding:9px 12px}.tile b{display:block;"
+    "font-size:20px;font-weight:600}.tile span{color:var(--i1);"
+    "font-size:13px}\n"
+    ".plots{display:grid;grid-template-columns:repeat(auto-fit,"
+    "minmax(min(100%,420px),1fr));gap:12px}"
+    "figure{margin:0;background:var(--card);border:1px solid var(--line);"
+    "border-radius:8px;padding:8px;position:relative}"
+    ".wide{overflow-x:auto;margin-bottom:12px}"
+    ".wide svg{min-width:720px}svg{display:block;width:100%;height:auto}"
+    "svg text{font-size:12px}\n"
+    "svg path{fill:none;stroke-linejoin:round;stroke-linecap:round}"
+    ".s0{stroke:var(--i0)}.s1{stroke:var(--i1)}.s2{stroke:var(--i2)}"
+    ".s3{stroke:var(--i3)}.s4{stroke:var(--i4)}.s5{stroke:var(--i5)}"
+    ".s6{stroke:var(--i6)}.s7{stroke:var(--i7)}.s8{stroke:var(--i8)}"
+    ".s9{stroke:var(--i9)}.s10{stroke:var(--i10)}.s11{stroke:var(--i11)}"
+    "svg .f0{fill:var(--i0)}svg .f1{fill:var(--i1)}svg .f2{fill:var(--i2)}"
+    "svg .f3{fill:var(--i3)}svg .f4{fill:var(--i4)}svg .f5{fill:var(--i5)}"
+    "svg .f6{fill:var(--i6)}svg .f7{fill:var(--i7)}svg .f8{fill:var(--i8)}"
+    "svg .f9{fill:var(--i9)}svg .f10{fill:var(--i10)}"
+    "svg .f11{fill:var(--i11)}\n"
+    ".scroll{overflow-x:auto;background:var(--card);"
+    "border:1px solid var(--line);border-radius:8px}"
+    "table{border-collapse:collapse;width:100%;font-size:14px}"
+    "th,td{text-align:left;padding:5px 10px;border-top:1px solid "
+    "var(--line);vertical-align:top;overflow-wrap:break-word}"
+    "td:not(.n),th:not(.n){min-width:12em}"
+    "tr:first-child th{border-top:0;color:var(--i1);font-weight:500}"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;"
+    "white-space:nowrap}\n"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;"
+    "font:13px/1.45 ui-monospace,'DejaVu Sans Mono',monospace}"
+    "pre i{color:var(--i1);font-style:normal}"
+    "details{margin-top:10px}summary{cursor:pointer;color:var(--i1)}"
+    "code{font:13px ui-monospace,'DejaVu Sans Mono',monospace}\n"
+    "#tip{position:absolute;pointer-events:none;background:var(--card);"
+    "border:1px solid var(--i2);border-radius:6px;padding:4px 8px;"
+    "font-size:12px;white-space:pre;z-index:9;display:none}"
+    "#tip.on{display:block}\n"
+    "@media print{body{background:#fff}figure,.tile{break-inside:avoid}}\n";
+
+static const char report_script[] =
+    "(function(){'use strict';\n"
+    "var tip=document.createElement('div');tip.id='tip';"
+    "document.body.appendChild(tip);\n"
+    "function points(g){var out=[],p=g.querySelector('path[stroke-width]'),"
+    "all=g.querySelectorAll('path[stroke-width]'),i,k,m,n;\n"
+    "for(i=0;i<all.length;i++){m=(all[i].getAttribute('d')||'')"
+    ".match(/[-0-9.e+]+/g)||[];for(k=0;k+1<m.length;k+=2)"
+    "out.push([+m[k],+m[k+1]])}\n"
+    "if(!p){n=g.querySelectorAll('circle');for(i=0;i<n.length;i++)"
+    "out.push([+n[i].getAttribute('cx'),+n[i].getAttribute('cy')])}\n"
+    "return out}\n"
+    "function show(v){var a=Math.abs(v);return a!==0&&(a<1e-3||a>=1e7)?"
+    "v.toExponential(3):String(+v.toPrecision(5))}\n"
+    "document.querySelectorAll('svg[data-frame]').forEach(function(svg){\n"
+    "var f=svg.getAttribute('data-frame').split(' ').map(Number),cache=null;\n"
+    "function hide(){tip.className=''}\n"
+    "svg.addEventListener('pointerleave',hide);\n"
+    "svg.addEventListener('pointermove',function(e){\n"
+    "var box=svg.getBoundingClientRect(),"
+    "x=(e.clientX-box.left)/box.width*svg.viewBox.baseVal.width,text='';\n"
+    "if(x<f[0]||x>f[1]){hide();return}\n"
+    "if(!cache){cache=[];svg.querySelectorAll('g[data-n]').forEach("
+    "function(g){cache.push([g.getAttribute('data-n'),points(g)])})}\n"
+    "cache.forEach(function(s){var best=null,d=1e9,i,v;"
+    "for(i=0;i<s[1].length;i++){v=Math.abs(s[1][i][0]-x);"
+    "if(v<d){d=v;best=s[1][i]}}\n"
+    "if(!best)return;\n"
+    "var sx=(best[0]-f[0])/(f[1]-f[0]),sy=(f[3]-best[1])/(f[3]-f[2]);"
+    "var vx=f[4]+sx*(f[5]-f[4]);"
+    "var vy=f[8]?f[6]*Math.pow(f[7]/f[6],sy):f[6]+sy*(f[7]-f[6]);\n"
+    "text+=(text?'\\n':'')+(s[0]?s[0]+': ':'')+show(vy)+'  at '+"
+    "Math.round(vx)});\n"
+    "if(!text){hide();return}\n"
+    "tip.textContent=text;tip.className='on';"
+    "var left=e.pageX+14;if(left+tip.offsetWidth>"
+    "document.documentElement.clientWidth)left=Math.max(0,e.pageX-14-"
+    "tip.offsetWidth);tip.style.left=left+'px';"
+    "tip.style.top=(e.pageY+14)+'px'})})})();\n";
 
 static void html_tile(FILE *out, const char *value, const char *what)
 {
@@ -33,16 +136,14 @@ static void tile_number(FILE *out, const char *format, double value,
     html_tile(out, text, what);
 }
 
-typedef void (*units_fn)(double value, char *text, size_t size);
+typedef char *(*units_fn)(double value, char *text, size_t size);
 
 static void tile_units(FILE *out, units_fn units, double value,
                        const char *what)
 {
     char text[64];
-    if (isnan(value))
-        return;
-    units(value, text, sizeof text);
-    html_tile(out, text, what);
+    if (!isnan(value))
+        html_tile(out, units(value, text, sizeof text), what);
 }
 
 static void html_tiles(const struct report *report, FILE *out)

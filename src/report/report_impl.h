@@ -5,9 +5,6 @@
 
 #include "src/report/report.h"
 
-/* Figures of one run. */
-enum err report_figures_make(const struct run_history *run, double price,
-                             struct report_figures *out);
 /* All plots that have something to show. */
 enum err report_plots_make(struct report *report);
 

@@ -160,8 +160,9 @@ static void draw_curves(struct frame *frame)
     const struct run_point *last = &run->recent[run->recent_count - 1];
     snprintf(now, sizeof now, "%.4f", last->of[RUN_LOSS]);
     frame_curve(frame, "loss", now, RUN_LOSS);
-    units_count(recent_mean(run, RUN_TOKENS_PER_S), now, sizeof now);
-    frame_curve(frame, "tokens/s", now, RUN_TOKENS_PER_S);
+    frame_curve(frame, "tokens/s",
+                UNITS_COUNT(recent_mean(run, RUN_TOKENS_PER_S)),
+                RUN_TOKENS_PER_S);
     double mfu = recent_mean(run, RUN_MFU);
     if (!isnan(mfu)) {
         snprintf(now, sizeof now, "%.1f %%", 100 * mfu);
@@ -176,9 +177,8 @@ static void draw_curves(struct frame *frame)
 static void draw_title(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    char name[96], ago[32], heard[64] = "", state[192];
+    char name[96], heard[64] = "", state[192];
     double silent_s = frame->style->now_s - (double)run->end_us / 1e6;
-    units_seconds(silent_s > 0 ? silent_s : 0, ago, sizeof ago);
     top_frame_plain(run->name, name, sizeof name);
     if (run->attempt_count == 0) {
         snprintf(state, sizeof state, "nothing has started");
@@ -186,7 +186,8 @@ static void draw_title(struct frame *frame)
         const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
         if (run->end_us > 0)
             snprintf(heard, sizeof heard, ", %s %s ago",
-                     last->ended ? "ended" : "heard of", ago);
+                     last->ended ? "ended" : "heard of",
+                     UNITS_SECONDS(fmax(0, silent_s)));
         snprintf(state, sizeof state, "attempt %d, %d rank%s on %d node%s%s",
                  last->number, last->ranks, last->ranks == 1 ? "" : "s",
                  last->nodes, last->nodes == 1 ? "" : "s", heard);
@@ -220,10 +221,10 @@ static void draw_end(struct frame *frame)
 static void draw_progress(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    char tokens[32], left[32], eta[48] = "ETA ?, ";
+    char eta[48] = "ETA ?, ";
     int64_t most = run_history_steps_max(run), done = run->last_step;
     double step_ms = recent_mean(run, RUN_STEP_MS);
-    units_count((double)run->tokens, tokens, sizeof tokens);
+    const char *tokens = UNITS_COUNT(run->tokens);
     if (most < done) {
         frame_line(frame, "step", "%lld, %s tokens", (long long)done, tokens);
         return;
@@ -232,8 +233,8 @@ static void draw_progress(struct frame *frame)
     if (ended(run) != NULL) {
         eta[0] = '\0';
     } else if (!isnan(step_ms)) {
-        units_seconds((double)(most - done) * step_ms / 1e3, left, sizeof left);
-        snprintf(eta, sizeof eta, "ETA %s, ", left);
+        snprintf(eta, sizeof eta, "ETA %s, ",
+                 UNITS_SECONDS((double)(most - done) * step_ms / 1e3));
     }
     char bar[21] = "....................";
     memset(bar, '#', (size_t)(share * 20));
@@ -289,14 +290,11 @@ static void draw_saved(struct frame *frame)
         return;
     }
     const struct run_commit *commit = &run->commits[run->commit_count - 1];
-    char ago[32], bytes[32], stall[32];
-    units_seconds(fmax(0, frame->style->now_s - (double)commit->time_us / 1e6),
-                  ago, sizeof ago);
-    units_bytes((double)commit->bytes, bytes, sizeof bytes);
-    units_seconds((double)commit->stall_us / 1e6, stall, sizeof stall);
+    double ago_s = frame->style->now_s - (double)commit->time_us / 1e6;
     frame_line(frame, "commit", "step %lld%s, %s ago, %s, training waited %s",
                (long long)commit->step, commit->local ? " (on the nodes)" : "",
-               ago, bytes, stall);
+               UNITS_SECONDS(fmax(0, ago_s)), UNITS_BYTES(commit->bytes),
+               UNITS_SECONDS((double)commit->stall_us / 1e6));
 }
 
 /* Goodput, and what else took a thousandth of the time or more. */

@@ -181,10 +181,7 @@ static void print_number(FILE *out, double value)
 
 static void print_seconds(FILE *out, double seconds)
 {
-    char text[32] = "-";
-    if (!isnan(seconds) && seconds > 0)
-        units_seconds(seconds, text, sizeof text);
-    clean_fprintf(out, "%10s", text);
+    clean_fprintf(out, "%10s", seconds > 0 ? UNITS_SECONDS(seconds) : "-");
 }
 
 /* The place of the next best behind those that are `done`. */
