@@ -9,20 +9,24 @@
 #include "src/cmd/ckpt_cmd.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clean.h"
+#include "src/base/clock.h"
 #include "src/base/exit_code.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/control/job_words.h"
+#include "src/control/watch.h"
 #include "src/job/ledger.h"
 #include "src/job/ledger_history.h"
 
@@ -42,6 +46,27 @@ static void step_name(char out[STEP_NAME_BYTES], int64_t step)
         snprintf(out, STEP_NAME_BYTES, "step-%09" PRId64, step);
 }
 
+/* What each rank that left the attempt wrote; false: there is no such folder. */
+static bool each_reason(const struct ckpt_cmd *cmd,
+                        void (*take)(void *arg, const char *path, int rank),
+                        void *arg)
+{
+    char path[FSIO_PATH_MAX], begin[64];
+    bool named = fsio_path(path, "%s/reasons", cmd->paths[0]) == ERR_OK;
+    DIR *folder = named ? opendir(path) : NULL;
+    if (folder == NULL)
+        return false;
+    int length =
+        snprintf(begin, sizeof begin, "attempt-%04d.rank-", (int)cmd->attempt);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (strncmp(entry->d_name, begin, (size_t)length) == 0 &&
+            fsio_path(path, "%s/reasons/%s", cmd->paths[0], entry->d_name) ==
+                ERR_OK)
+            take(arg, path, atoi(entry->d_name + length));
+    closedir(folder);
+    return true;
+}
+
 /* What the ranks of an attempt wrote about why they left: of more than are looked at,
  * the gravest is the last. */
 #define WORDS_MAX 64
@@ -54,8 +79,9 @@ struct words {
     } list[WORDS_MAX];
 };
 
-static void take_words(struct words *words, const char *path, int rank)
+static void take_words(void *arg, const char *path, int rank)
 {
+    struct words *words = arg;
     struct word word = { .rank = rank };
     struct word *last = &words->list[WORDS_MAX - 1];
     FILE *file = NULL;
@@ -100,22 +126,11 @@ static bool counts_more(const struct words *words, const struct word *a,
     return a_lost != b_lost ? b_lost : a->rank < b->rank;
 }
 
-static enum err read_words(const char *run_dir, int attempt,
-                           struct run_facts *run)
+static enum err read_words(const struct ckpt_cmd *cmd, struct run_facts *run)
 {
-    char path[FSIO_PATH_MAX], begin[64];
     struct words *words = NULL;
-    TRY(fsio_path(path, "%s/reasons", run_dir));
     TRY(new_zeroed(&words, 1));
-    DIR *folder = opendir(path);
-    snprintf(begin, sizeof begin, "attempt-%04d.rank-", attempt);
-    for (struct dirent *entry;
-         folder != NULL && (entry = readdir(folder)) != NULL;)
-        if (strncmp(entry->d_name, begin, strlen(begin)) == 0 &&
-            fsio_path(path, "%s/reasons/%s", run_dir, entry->d_name) == ERR_OK)
-            take_words(words, path, atoi(entry->d_name + strlen(begin)));
-    if (folder != NULL)
-        closedir(folder);
+    (void)each_reason(cmd, take_words, words);
     for (int i = 0, best = 0; i < words->count; i++) {
         const struct word *word = &words->list[i];
         if (counts_more(words, word, &words->list[best]))
@@ -176,7 +191,7 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
         (cmd->before_local != NULL &&
          strcmp(run->local, cmd->before_local) > 0);
     if (facts->opened && facts->ended < JOB_STOPPED) {
-        TRY(read_words(run_dir, (int)cmd->attempt, run));
+        TRY(read_words(cmd, run));
         facts->written = run->written;
     }
     return ERR_OK;
@@ -253,5 +268,192 @@ enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
         printf("suspect %s\n", run.suspect);
     if (decision.what == JOB_RETRY && strcmp(run.left, LEDGER_SWEEP) == 0)
         printf("phase job\n");
+    return ERR_OK;
+}
+
+/* --- watch: what can be seen of an attempt without asking Slurm, for the
+ * launch script beside which it runs: a step has come, the attempt is in the
+ * ledger, there is a file STOP. When something is to be done it prints a line, "PID
+ * stop", "PID ask", "PID say TEXT", or "PID start", "PID hang" and "PID apart" where the
+ * attempt is to be ended, by src/control/watch.h; its own number tells the lines of one
+ * watch from those that another has left in the pipe.
+ *
+ * A process of its own, since a file system that stands still would stop the script
+ * as well, which must hear signals and the step's end. It ends with its parent. The
+ * guards in turn see the script in RUN/health/beat.JOB. */
+
+/* Shared storage has many such watches. */
+#define STOP_LOOK_S 4
+
+struct paths {
+    char stop[FSIO_PATH_MAX], beat[FSIO_PATH_MAX], metrics[FSIO_PATH_MAX];
+    char ledger[FSIO_PATH_MAX], reasons[FSIO_PATH_MAX];
+};
+
+/* What the ledger says, and what the ranks do, read where they have changed. */
+struct said {
+    uint64_t version, reasons;
+    bool started, apart, left;
+};
+
+static enum err seconds(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= 1 && *out <= 1e9
+               ? ERR_OK
+               : err_set(ERR_USAGE, "watch: '%s': not so many seconds", text);
+}
+
+/* For the guards; what cannot be written they ask Slurm about. */
+static void touch(const char *path)
+{
+    int fd = -1;
+    if (regular_open_at(AT_FDCWD, path, O_WRONLY | O_CREAT, REGULAR_NO_LINK,
+                        path, &fd) != ERR_OK)
+        return;
+    (void)futimens(fd, NULL);
+    close(fd);
+}
+
+/* Another one when the file has changed: of metrics.jsonl at every step. */
+static uint64_t version_of(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0
+               ? (uint64_t)status.st_mtim.tv_sec * 1000000007 +
+                     (uint64_t)status.st_mtim.tv_nsec +
+                     ((uint64_t)status.st_size << 32)
+               : 0;
+}
+
+static void read_ledger(const struct ckpt_cmd *cmd, const struct paths *paths,
+                        struct said *said)
+{
+    struct ledger_job job;
+    uint64_t version = version_of(paths->ledger);
+    if (version == said->version ||
+        ledger_job_read(cmd->paths[0], cmd->job, &job) != ERR_OK)
+        return;
+    ledger_job_free(&job);
+    said->version = version;
+    said->started = job.started >= cmd->attempt;
+    said->apart = job.apart >= cmd->attempt;
+}
+
+static void lost_others(void *arg, const char *path, int rank)
+{
+    bool *left = arg;
+    char line[32] = "";
+    FILE *file = NULL;
+    if (regular_stream(path, &file) != ERR_OK || file == NULL)
+        return;
+    (void)rank;
+    *left = *left || (fgets(line, sizeof line, file) != NULL &&
+                      strncmp(line, "75 comm ", 8) == 0);
+    fclose(file);
+}
+
+/* Who leaves first has MPI end the others, rank 0 perhaps before its line. */
+static void read_reasons(const struct ckpt_cmd *cmd, const struct paths *paths,
+                         struct said *said)
+{
+    uint64_t version = version_of(paths->reasons);
+    if (version != said->reasons && each_reason(cmd, lost_others, &said->left))
+        said->reasons = version;
+}
+
+static void tell(const char *what)
+{
+    printf("%d %s\n", (int)getpid(), what);
+    fflush(stdout);
+}
+
+/* True: it is over. */
+static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
+                 struct said *ledger, struct watch *watch)
+{
+    read_ledger(cmd, paths, ledger);
+    read_reasons(cmd, paths, ledger);
+    struct watch_seen seen = { .beat = version_of(paths->metrics),
+                               .started = ledger->started,
+                               .apart = ledger->apart || ledger->left,
+                               .now_s = clock_now() };
+    char said[80];
+    enum watch_what what = watch_tick(watch, &seen);
+    snprintf(said, sizeof said,
+             "say stood still for %.0f s, which do not count", watch->still_s);
+    if (watch->still_s > 0)
+        tell(said);
+    if (what != WATCH_ON)
+        tell(what == WATCH_ASK     ? "ask"
+             : what == WATCH_START ? "start"
+             : what == WATCH_HANG  ? "hang"
+                                   : "apart");
+    return what > WATCH_ASK;
+}
+
+enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
+{
+    struct watch watch = { 0 };
+    struct said ledger = { 0 };
+    struct paths paths;
+    const char *run_dir = cmd->paths[0];
+    pid_t parent = getppid();
+    bool over = false, stopped = false;
+    double looked_s = -STOP_LOOK_S;
+    TRY(seconds(cmd->words[0], &watch.start_s));
+    TRY(seconds(cmd->words[1], &watch.hang_s));
+    TRY(seconds(cmd->words[2], &watch.tick_s));
+    TRY(fsio_path(paths.stop, "%s/STOP", run_dir));
+    TRY(fsio_path(paths.metrics, "%s/metrics.jsonl", run_dir));
+    TRY(fsio_path(paths.reasons, "%s/reasons", run_dir));
+    TRY(fsio_path(paths.ledger, "%s/ledger.jsonl", run_dir));
+    TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
+    while (getppid() == parent) {
+        over = over || tick(cmd, &paths, &ledger, &watch);
+        clock_sleep(watch.tick_s);
+        if (clock_now() - looked_s < STOP_LOOK_S)
+            continue;
+        looked_s = clock_now();
+        touch(paths.beat);
+        if (!stopped && access(paths.stop, F_OK) == 0) {
+            stopped = true;
+            tell("stop");
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- ledger: what launch scripts ask of a run's ledger, and what they
+ * add. They know words; JSON is read and written here.
+ *
+ * Without --event it prints a line for each number, name and value with a blank
+ * between, which jobs/lib/ledger.sh reads: a name that is changed here has to be
+ * changed there. With --event each KEY=VALUE is checked against the event's row
+ * (src/job/ledger_rows.h), so that what a script writes can be read again by those
+ * who count attempts and failures. */
+
+enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd)
+{
+    struct ledger_job job;
+    if (cmd->event != NULL)
+        return ledger_append_words(cmd->paths[0], cmd->event, (int)cmd->attempt,
+                                   cmd->words, cmd->word_count);
+    if (cmd->word_count > 0)
+        return err_set(ERR_USAGE, "ledger: '%s': give its --event",
+                       cmd->words[0]);
+    TRY(ledger_job_read(cmd->paths[0], cmd->job, &job));
+    printf("attempts %d\nstarted %d\nfutile %d\nunstarted %d\n", job.attempts,
+           job.started, job.futile, job.unstarted);
+    if (job.local_step >= 0)
+        printf("local step-%09" PRId64 "\n", job.local_step);
+    if (job.excluded != NULL)
+        printf("excluded %s\n", job.excluded);
+    if (job.expired != NULL)
+        printf("expired %s\n", job.expired);
+    if (job.slow != NULL)
+        printf("slow %s\n", job.slow);
+    ledger_job_free(&job);
     return ERR_OK;
 }

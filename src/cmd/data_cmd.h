@@ -78,10 +78,3 @@ enum err data_columns_list(const char *folder);
 /* The column of samples [from, from + count), a line each; raw: its bytes with
  * nothing between them. */
 enum err data_columns_cat(const struct data_options *options);
-
-/* Standard input, a text, to standard output: its tokens on one line. */
-enum err data_encode(struct data_options *options);
-/* Standard input, tokens with white space between them, to their text. */
-enum err data_encode_back(struct data_options *options);
-
-enum err data_train_tokenizer_run(struct data_options *options);
