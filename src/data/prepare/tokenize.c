@@ -2,9 +2,9 @@
  * to a folder in its place.
  *
  *   documents   spans of text with their places       texts/documents.c
- *   chunks      a MiB of them, cut where tokens allow  tokenize_feed.c
+ *   chunks      a MiB of them, cut where tokens allow  tokenize_round.c
  *   tokens      encoded by threads, taken in order     tokenize_pass.c
- *   samples     seq_len of the stream                  tokenize_out.c
+ *   samples     seq_len of the stream                  tokenize_pass.c
  *   shards      or a spool                             tokenize_set.c
  *
  * tokenize_pass.c is the loop over these. With an evaluation fraction the last

@@ -45,7 +45,7 @@ void sidecar_release(struct sidecar *sidecar);
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar);
 
 /* The tokenizer's file travels with what was made with it, as "tokenizer.json"
- * in the folder (tokenizer_copy.c). "bytes" has no file. */
+ * in the folder. "bytes" has no file. */
 struct tokenizer;
 #define TOKENIZER_COPY_NAME "tokenizer.json"
 

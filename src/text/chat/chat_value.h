@@ -99,8 +99,7 @@ enum err chat_value_equal(struct chat_memory *memory,
 enum err chat_value_text(struct chat_memory *memory,
                          const struct chat_value *value,
                          struct chat_value *out);
-/* As JSON, or else as Python's repr(); on one line for an indent below 0
- * (chat_value_json.c). */
+/* As JSON, or else as Python's repr(); on one line for an indent below 0. */
 enum err chat_value_print(struct chat_memory *memory,
                           const struct chat_value *value, bool json,
                           int64_t indent, struct chat_value *out);

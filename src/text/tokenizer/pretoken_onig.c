@@ -1,7 +1,7 @@
 /* From Oniguruma's Ruby syntax to PCRE2's. What both have alike is copied.
  *
  *   \s \S     the property White_Space; PCRE2 10.42 takes U+180E for one
- *   \p{L} \d  general categories alone, by stand-ins (pretoken_classes.h)
+ *   \p{L} \d  general categories alone, by stand-ins (pretoken_regex.h)
  *   {n,m}+    repeats there and does not give back here: refused
  *   (?m:)     lets a dot match line ends there and is of ^ and $ here: refused
  *   [a[b]&&c] sets of sets there: refused
