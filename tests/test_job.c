@@ -44,6 +44,9 @@ static void test_rows(void)
           "retry 0 restart 1 false: exit code 1" SHORT },
         { "ended=itself code=143 advanced=yes" ROOM,
           "retry 0 restart 143 true: ended by signal 15" },
+        /* srun's own, where it could not start the ranks */
+        { "ended=itself code=233 advanced=yes" ROOM,
+          "retry 0 restart 233 true: exit code 233" },
         { "ended=itself code=137 room_came=yes" ROOM,
           "retry 0 restart 137 null: killed (SIGKILL): out of memory?" },
         { "ended=itself code=14" ROOM,

@@ -13,6 +13,7 @@
 /* Attempts in vain, and starts that a signal forestalled, in a row. */
 #define ROW_MAX 3
 #define SIGNAL_CODES 128
+#define SIGNALS 64
 
 const char *const job_ended_names[] = { "itself",  "node",  "start", "hang",
                                         "stopped", "nodes", "host",  NULL };
@@ -188,9 +189,10 @@ static enum job_what judge_code(int code, struct job_decision *d)
             snprintf(d->reason, sizeof d->reason, "%s", codes[i].cause);
             return codes[i].what;
         }
+    bool signal = code > SIGNAL_CODES && code <= SIGNAL_CODES + SIGNALS;
     snprintf(d->reason, sizeof d->reason,
-             code > SIGNAL_CODES ? "ended by signal %d" : "exit code %d",
-             code > SIGNAL_CODES ? code - SIGNAL_CODES : code);
+             signal ? "ended by signal %d" : "exit code %d",
+             signal ? code - SIGNAL_CODES : code);
     return JOB_RETRY;
 }
 
