@@ -177,7 +177,7 @@ case "$*" in
 *"show job"*)
     read -r state rest <"$T/states"
     [ -z "$rest" ] || echo "$rest" >"$T/states"
-    echo "JobId=7 JobState=$state Requeue=1 NodeList=$(cat "$T/nodes") ExcNodeList=$(cat "$T/kept_off" 2>/dev/null) BatchHost=n0 End"
+    echo "JobId=7 JobState=$state Restarts=$(cat "$T/restarts" 2>/dev/null) Requeue=1 NodeList=$(cat "$T/nodes") ExcNodeList=$(cat "$T/kept_off" 2>/dev/null) BatchHost=n0 End"
     ;;
 *ExcNodeList=*)
     [ ! -e "$T/shrunk" ] || exec sleep 60
@@ -379,7 +379,7 @@ END
 
 # refused WORDS [key=value ...]: the job ends at once, and says so
 refused() {
-    run env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 TESSERA_CHECK_S=0 timeout -k 1 100 \
+    run env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 TESSERA_CHECK_S=0 timeout -k 1 ${guard_s:-100} \
         "$T/bin/tessera-launch" "$conf" "${@:2}"
     echo "$output"
     [ "$status" -eq 64 ]
@@ -689,7 +689,7 @@ END
 # guard: what it does when the node of the launch script has died
 guard() {
     stand_in sleep </dev/null
-    PATH=$T/bin:$PATH SLURM_JOB_ID=7 SLURM_PROCID=0 timeout -k 1 100 \
+    PATH=$T/bin:$PATH SLURM_JOB_ID=7 SLURM_PROCID=0 timeout -k 1 ${guard_s:-100} \
         bash "$JOBS/lib/guard.sh" "$T/run" "$T/bin" "" 120 pmix 0
 }
 
@@ -714,6 +714,25 @@ guard() {
     echo "RUNNING RUNNING RUNNING RUNNING RUNNING COMPLETING" >"$T/states"
     echo "Requested operation is presently disabled" >"$T/refusal"
     run guard
+    [ ! -e "$T/cancelled" ]
+}
+
+@test "a guard whose step Slurm has forgotten goes with its job" {
+    echo n0,n1 >"$T/nodes" # the node of the launch script is among them
+    for states in "RUNNING COMPLETED" "RUNNING PENDING" "SUSPENDED RUNNING COMPLETING"; do
+        echo "$states" >"$T/states"
+        run guard
+        [ "$status" -eq 0 ]
+    done
+    # the same job, begun anew
+    echo RUNNING >"$T/states"
+    echo 1 >"$T/restarts"
+    run guard
+    [ "$status" -eq 0 ]
+    export SLURM_RESTART_COUNT=1 guard_s=5
+    run guard
+    [ "$status" -eq 124 ]
+    [ ! -e "$T/requeued" ]
     [ ! -e "$T/cancelled" ]
 }
 

@@ -27,11 +27,15 @@ say()
 . "$here/next.sh"
 
 # Slurm takes dead nodes off a job's list, and the launch script never gives its
-# own node back.
+# own node back. A controller that was killed may have forgotten this step, and then
+# nobody ends it with its job, or when that begins anew.
 batch_host_lost()
 {
     local text host nodes
     text=$(ask scontrol -o show job "$slurm_id")
+    [ $? -ne 1 ] || exit 0
+    [[ $(field JobState "$text") =~ ^(RUNNING|SUSPENDED|)$ ]] || exit 0
+    [[ $(field Restarts "$text") =~ ^(${SLURM_RESTART_COUNT:-0}|)$ ]] || exit 0
     host=$(field BatchHost "$text")
     nodes=$(hostnames "$(field NodeList "$text")")
     [ -n "$host" ] && [ -n "$nodes" ] && [ -n "$(but "$nodes" "$host")" ]
