@@ -115,12 +115,12 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
-    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node deb
+    layers man reference format install uninstall clean tiny-data soak-ckpt soak-cluster storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node deb
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node deb tiny-data soak-ckpt storm doors matrix: deps
+all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node deb tiny-data soak-ckpt soak-cluster storm doors matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)

@@ -264,6 +264,9 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 storm: all ## nodes cut off and killed at random until a run is done (MTBF=60 MINUTES=20 SEED=1), to the same bits
 	@$(if $(MTBF),MTBF=$(MTBF)) $(if $(MINUTES),MINUTES=$(MINUTES)) $(if $(SEED),SEED=$(SEED)) TESSERA_BIN=$(abspath $(B)/bin) tests/storm
 
+soak-cluster: all ## every kind of fault on a real Slurm, drawn by SEED, for MINUTES (SEED=1 MINUTES=10), to the same bits (as root)
+	@TESSERA_BIN=$(abspath $(B)/bin) $(if $(ONLY),ONLY="$(ONLY)") tests/soak_cluster $(or $(SEED),1) $(or $(MINUTES),10)
+
 demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pretrained model, tuned through a dead node, measured and exported
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat

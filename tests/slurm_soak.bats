@@ -1,0 +1,31 @@
+#!/usr/bin/env bats
+# tests/soak_cluster in short, and the seeds that have failed once.
+
+setup() {
+    local why
+    why=$("$BATS_TEST_DIRNAME/cluster" possible) || skip "no local cluster: $why"
+}
+
+# soaks SEED MINUTES [KINDS]: something was done to it, and its last line is as it must be
+soaks() {
+    ONLY=${3:-} run "$BATS_TEST_DIRNAME/soak_cluster" "$1" "$2" 3>&-
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ ${lines[-1]} =~ ^"soak: PASS faults="[1-9][0-9]*" kinds="[0-9]+" attempts="[0-9]+" identical=yes wrong_drains=0 leftovers=0 seconds="[0-9]+$ ]]
+    echo "# seed $1: ${lines[-1]}" >&3
+}
+
+@test "90 seconds of faults of every kind: the same bits, nothing left" {
+    soaks 1 1.5
+}
+
+@test "seeds that have failed once" {
+    while read -r seed minutes kinds; do
+        [[ $seed == '#'* ]] || soaks "$seed" "$minutes" "$kinds"
+    done <"$BATS_TEST_DIRNAME/soak_cluster.seeds"
+}
+
+@test "what a machine does not have is said" {
+    run env PATH="${PATH//\/sbin/}" "$BATS_TEST_DIRNAME/soak_cluster" kinds
+    grep 'kind frozen: .* cannot be had here: no .*, no fsfreeze' <<<"$output"
+}
