@@ -717,6 +717,22 @@ guard() {
     [ ! -e "$T/cancelled" ]
 }
 
+@test "guards are there before the nodes are checked" {
+    echo n0,n1,n2 >"$T/nodes"
+    { cat <<'END' && tail -n +2 "$T/bin/srun"; } >"$T/srun"
+for ((i = 0; i < 50; i++)); do # a guard begins beside the check
+    [[ "$*" == *=health-1* ]] && ! grep guard "$T/sruns" || break
+    sleep 0.1
+done
+[[ "$*" != *job-name* ]] || echo "$*" >>"$T/sruns"
+END
+    stand_in srun <"$T/srun"
+    SLURMD_NODENAME=n0 check_s=5 launch_is 85
+    cut -c 1-150 "$T/sruns"
+    head -n 1 "$T/sruns" | grep -- '--job-name=guard-1 .*--nodelist=n1,n2'
+    sed -n 2p "$T/sruns" | grep -- '--job-name=health-1'
+}
+
 @test "a guard whose step Slurm has forgotten goes with its job" {
     echo n0,n1 >"$T/nodes" # the node of the launch script is among them
     for states in "RUNNING COMPLETED" "RUNNING PENDING" "SUSPENDED RUNNING COMPLETING"; do

@@ -262,6 +262,8 @@ check_nodes()
     mapfile -t allocated < <(job_nodes)
     mapfile -t usable < <(nodes_usable "${allocated[@]}")
     good=("${usable[@]}") spare=0
+    # the node of this script may die while it checks the others
+    [ -n "$guard_pid" ] || keep_guard
     [ "$check_s" -gt 0 ] && [ ${#usable[@]} -gt 0 ] || return
     check_count=$((check_count + 1))
     folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count
