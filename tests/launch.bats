@@ -717,6 +717,14 @@ guard() {
     [ ! -e "$T/cancelled" ]
 }
 
+@test "a user's TMOUT is no limit of what the script reads" {
+    real=$(readlink -f "$T/bin/tessera-ckpt")
+    rm "$T/bin/tessera-ckpt"
+    stand_in tessera-ckpt <<<"[ \$1 != next ] || sleep 2; exec $real \"\$@\""
+    TMOUT=1 launch_is 85
+    [ -e "$T/requeued" ]
+}
+
 @test "guards are there before the nodes are checked" {
     echo n0,n1,n2 >"$T/nodes"
     { cat <<'END' && tail -n +2 "$T/bin/srun"; } >"$T/srun"

@@ -7,8 +7,9 @@
 # What of the environment of whoever submitted would make Slurm's commands answer
 # of another cluster or of other jobs, in another form, or start steps elsewhere
 # or with other output than is asked for here. Options of srun that are given here
-# need no mention; src/job/slurm_run.c does the same.
-unset SLURM_CLUSTERS SLURM_TIME_FORMAT SLURM_BITSTR_LEN SLURM_JSON SLURM_YAML \
+# need no mention; src/job/slurm_run.c does the same. And TMOUT, which sites export for
+# idle terminals: every `read` here would give up after so many seconds.
+unset TMOUT SLURM_CLUSTERS SLURM_TIME_FORMAT SLURM_BITSTR_LEN SLURM_JSON SLURM_YAML \
     "${!SQUEUE_@}" "${!SCONTROL_@}" "${!SCANCEL_@}" "${!SINFO_@}" "${!SACCT_@}" \
     "${!SRUN_@}" SLURM_EXPORT_ENV SLURM_HOSTFILE SLURM_MULTI_PROG \
     SLURM_EXCLUSIVE SLURM_IMMEDIATE SLURM_TIMELIMIT SLURM_WORKING_DIR \
