@@ -76,20 +76,19 @@ static void test_rows(void)
     }
 }
 
-/* Seconds until an attempt whose ranks part after 100 s is ended; those that are
- * together again, as another attempt's are, are left alone. */
-static int apart_for(double seconds)
+/* Ticks of a quarter of a second until an attempt whose ranks part at the 400th is
+ * ended; those that are together again, as another attempt's are, are left alone. */
+static int apart_for(int ticks)
 {
-    struct watch watch = { .start_s = 300, .hang_s = 600, .tick_s = 1 };
-    for (int now_s = 0; now_s < 200; now_s++) {
-        struct watch_seen seen = { .now_s = now_s,
+    struct watch watch = { .start_s = 300, .hang_s = 600, .tick_s = 0.25 };
+    for (int i = 0; i < 800; i++) {
+        struct watch_seen seen = { .now_s = 0.25 * i,
                                    .started = true,
-                                   .apart =
-                                       now_s >= 100 && now_s < 100 + seconds };
+                                   .apart = i >= 400 && i < 400 + ticks };
         if (watch_tick(&watch, &seen) == WATCH_APART)
-            return now_s;
+            return i;
     }
-    return 200;
+    return 800;
 }
 
 /* How often what must hold was broken, by a second book of how long it was silent. */
@@ -129,8 +128,8 @@ int main(void)
 {
     int fails = 0;
     test_rows();
-    tap_is_int(apart_for(100), 101, "ranks that have parted are ended soon");
-    tap_is_int(apart_for(1), 200, "not those that leave by themselves");
+    tap_is_int(apart_for(100), 403, "ranks that have parted are ended soon");
+    tap_is_int(apart_for(3), 800, "not those that leave by themselves");
     for (uint64_t seed = 1; seed <= 1000; seed++)
         fails += broken(seed);
     tap_is_int(fails, 0, "1,000 courses hold what they must");

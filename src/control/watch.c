@@ -4,9 +4,10 @@
 #include <assert.h>
 
 #define STANDSTILL_S 5
-/* Ranks that have lost each other say why and leave; Slurm's own patience with those on
- * a node that does not answer is KillWait, 30 s. */
-#define APART_S 2
+/* Ranks that have lost each other say why and leave, all within half a second of signs
+ * of life; Slurm's own patience with those on a node that does not answer is KillWait,
+ * 30 s. */
+#define APART_S 1
 #define GAP_FIRST_S 60
 #define ASK_S 60 /* while steps come */
 #define ASK_MIN_S 2
