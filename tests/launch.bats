@@ -254,6 +254,11 @@ launch_is() {
     [[ $output != *"cannot be requeued"* ]]
 }
 
+# Seconds between attempts pass at once, and are counted in $T/slept.
+short_pauses() {
+    echo 'echo "$1" >>"$T/slept"; [ "$1" = 1 ] || exec /bin/sleep "$1"' | stand_in sleep
+}
+
 # slow_job ACTION: the first attempt ends by it, for node n2, the second by a signal
 slow_job() {
     echo n1,n2,n3 >"$T/nodes"
@@ -316,6 +321,7 @@ END
 }
 
 @test "what ranks that never began have said does not end those that begin in their place" {
+    short_pauses
     # a start that fails in MPI_Init: the next one has its number
     cat >"$T/step" <<'END'
 mkdir -p "$T/run/reasons"
@@ -331,7 +337,7 @@ sleep 3
 exit 85
 END
     launch_is 85
-    [[ $output == *"going on: killed (SIGKILL): out of memory? before the run was opened"* ]]
+    [[ $output == *"going on in 10 s: killed (SIGKILL): out of memory? before the run was opened"* ]]
     [[ $output != *"its ranks have left"* && $output != *SEGV* ]]
     [ "$(jq -r .event "$T/run/ledger.jsonl" | xargs)" = "restart start requeue" ]
     [ ! -s "$T/old" ]
@@ -540,8 +546,21 @@ END
 @test "three attempts in vain are counted without the ledger, too" {
     # somebody removes it again and again
     echo 'rm -f "$T/run/ledger.jsonl"; exit 1' >"$T/step"
+    short_pauses
     launch_is 93
     [[ $output == *"given up: 3 attempts in a row"* ]]
+    # what keeps ranks from beginning may pass by
+    [ "$(grep -cx 1 "$T/slept")" -ge 50 ]
+    [[ $output == *"going on in 10 s: "*"going on in 40 s: "* ]]
+}
+
+@test "a pause before the next attempt ends when the job is asked to stop" {
+    echo 'exit 1' >"$T/step"
+    echo '[ "$1" = 1 ] || exec /bin/sleep "$1"; echo x >>"$T/slept"
+        [ "$(wc -l <"$T/slept")" -ne 3 ] || kill -USR1 $PPID' | stand_in sleep
+    launch_is 85
+    [ "$(wc -l <"$T/slept")" -eq 3 ]
+    [ -e "$T/requeued" ]
 }
 
 @test "a full file system is waited for, and ends no attempt in vain" {

@@ -31,6 +31,33 @@ static void decision_text(const struct job_decision *d, char *out, size_t size)
 #define BACK " may_requeue=yes scavenged=no last_state=RUNNING"
 #define SHORT " before the run was opened, see the job's output"
 
+/* Only what did not begin waits before the next attempt, and longer the second time. */
+static void test_pause(void)
+{
+    static const struct {
+        const char *facts;
+        int pause_s;
+    } rows[] = {
+        { "ended=itself code=1" ROOM, 0 },
+        { "ended=itself code=1 state=RUNNING room=yes", 10 },
+        { "ended=itself code=1 futile=1 state=RUNNING room=yes", 40 },
+        { "ended=start detail=300_s code=137 state=RUNNING room=yes", 10 },
+        { "ended=itself code=85 state=RUNNING room=yes" BACK, 0 },
+        { "ended=itself code=1 futile=2 scavenged=no state=RUNNING room=yes",
+          0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512], *words[WORDS_MAX];
+        struct job_facts facts = { 0 };
+        struct job_decision d;
+        snprintf(text, sizeof text, "%s", rows[i].facts);
+        int count = split(text, " ", words);
+        tap_is_int(job_words_read(words, count, &facts), ERR_OK, "%s", text);
+        job_next(&facts, &d);
+        tap_is_int(d.pause_s, rows[i].pause_s, "%s: a pause", rows[i].facts);
+    }
+}
+
 static void test_rows(void)
 {
     static const struct {
@@ -223,6 +250,7 @@ static void test_unwritten(void)
 int main(void)
 {
     test_rows();
+    test_pause();
     test_words();
     test_recorded();
     test_unwritten();

@@ -9,10 +9,10 @@
 # the job ends. $before and $before_local: the newest steps of the attempt.
 follow()
 {
-    local todo code words row name value facts=(ended="$@")
+    local todo code words row pause_s name value facts=(ended="$@")
     lost=()
     while :; do
-        todo=end code=75 words="stopped: $bin/tessera-ckpt does not say what next"
+        todo=end code=75 pause_s=0 words="stopped: $bin/tessera-ckpt does not say what next"
         while read -r name value; do
             case $name in
             do) todo=$value ;;
@@ -20,6 +20,7 @@ follow()
             futile) row=$value ;;
             say) words=$value ;;
             phase) phase=$value ;;
+            pause) pause_s=$value ;;
             suspect) suspect+=("$value") lost=("$value") ;;
             esac
         done < <(
@@ -56,6 +57,10 @@ follow()
             [ "$todo" != end ] || exit "$code"
             notify restart "${words:-a new attempt begins}"
             futile=$row
+            for ((; pause_s > 0; pause_s--)); do
+                [ -z "$stop_signal" ] || break
+                sleep 1
+            done
             return
             ;;
         esac

@@ -266,6 +266,8 @@ enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
     clean_text(run.suspect, false);
     if (run.suspect[0] != '\0')
         printf("suspect %s\n", run.suspect);
+    if (decision.pause_s > 0)
+        printf("pause %d\n", decision.pause_s);
     if (decision.what == JOB_RETRY && strcmp(run.left, LEDGER_SWEEP) == 0)
         printf("phase job\n");
     return ERR_OK;

@@ -12,6 +12,7 @@
 
 /* Attempts in vain, and starts that a signal forestalled, in a row. */
 #define ROW_MAX 3
+#define PAUSE_S 10
 #define SIGNAL_CODES 128
 #define SIGNALS 64
 
@@ -266,8 +267,15 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
         if (in_vain(f, d))
             return;
         if (what == JOB_RETRY) {
+            /* What keeps ranks from beginning is often the cluster, which is
+             * restarted or has not yet seen which node is dead. */
+            if (!f->opened)
+                d->pause_s = PAUSE_S * d->futile * d->futile;
             decide(d, JOB_RETRY, 0, "restart");
-            say(d, "going on: %.900s", d->reason);
+            if (d->pause_s > 0)
+                say(d, "going on in %d s: %.900s", d->pause_s, d->reason);
+            else
+                say(d, "going on: %.900s", d->reason);
         } else {
             requeue(f, d);
         }

@@ -85,6 +85,7 @@ struct job_decision {
     enum job_what what;
     int exit_code; /* of the job, see exit_code.h; JOB_RETRY: none */
     int futile;    /* attempts in vain in a row, with this one */
+    int pause_s;   /* JOB_RETRY: before the next attempt */
     /* its line in the ledger; event NULL: none, the training has written it */
     const char *event;
     int code;
