@@ -166,6 +166,15 @@ void jsontext_append(json_t **array, json_t *value)
     put(array, json_array_append_new(*array, value));
 }
 
+json_t *jsontext_copy(json_t *object)
+{
+    json_t *copy = json_copy(object);
+    if (json_object_size(copy) == json_object_size(object))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 json_t *jsontext_load(const char *text, size_t bytes, size_t flags,
                       json_error_t *problem)
 {

@@ -31,6 +31,8 @@ void jsontext_set(json_t **object, const char *key, json_t *value);
 void jsontext_set_part(json_t **object, const char *key, size_t key_bytes,
                        json_t *value);
 void jsontext_append(json_t **array, json_t *value);
+/* Another object with the same values; NULL: no memory, where json_copy() leaves out. */
+json_t *jsontext_copy(json_t *object);
 
 /* json_loadb(), whose error tells a text that is wrong from memory that is
  * missing: jansson calls a string that it has no room for an invalid token. */

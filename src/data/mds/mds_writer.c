@@ -242,7 +242,7 @@ static enum err mds_writer_enter(struct mds_writer *writer,
                                  const struct mds_writer_file *file)
 {
     enum err rc = ERR_OK;
-    json_t *hashes = json_object(), *entry = json_copy(writer->form);
+    json_t *hashes = json_object(), *entry = jsontext_copy(writer->form);
     for (int h = 0; rc == ERR_OK && writer->hashes[h] != NULL; h++)
         rc = mds_writer_hash(writer->hashes[h], file, &hashes);
     jsontext_set(&entry, "raw_data",

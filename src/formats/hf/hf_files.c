@@ -328,7 +328,7 @@ static enum err make_generation(const struct sources *s, char **text)
                                         "pad_token_id" };
     enum err rc = ERR_OK;
     json_t *root =
-        s->generation != NULL ? json_copy(s->generation) : json_object();
+        s->generation != NULL ? jsontext_copy(s->generation) : json_object();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const json_t *said = json_object_get(root, keys[k]);
         json_t *value = json_object_get(s->config, keys[k]);
