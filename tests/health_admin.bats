@@ -357,9 +357,12 @@ END
 @test "a probe that cannot judge the node leaves it, and that is said" {
     probes_here
     echo 'gemm:n1:wrong' >"$NODE/inject"
-    printf '4711\n4712\n' >"$NODE/jobs"
+    printf '4711 60011\n4712 60013\n' >"$NODE/jobs"
     job_finds gemm GEMM_WRONG
     grep 'not probed for gemm: other jobs are on the node' "$LOG"
+    printf '4711 60011\nslurm_load_jobs\n' >"$NODE/jobs"
+    job_finds gemm GEMM_WRONG
+    grep 'not probed for gemm: whose jobs are here is not known' "$LOG"
     rm "$NODE/jobs"
     chmod 775 "$NODE/probes"
     job_finds gemm GEMM_WRONG
@@ -377,7 +380,7 @@ END
     job_finds gemm GEMM_WRONG
     [ "$SECONDS" -lt 50 ] # of Slurm's 60
     grep 'the check does not answer' "$LOG"
-    [ "$(grep -c "GEMM_WRONG is not confirmed here (unknown)" "$LOG")" -eq 5 ]
+    [ "$(grep -c "GEMM_WRONG is not confirmed here (unknown)" "$LOG")" -eq 6 ]
     [ "$(drained)" -eq 0 ]
 }
 

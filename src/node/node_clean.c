@@ -198,7 +198,9 @@ bool node_clean_jobs(const struct node *node, struct node_users *users,
     long job, uid;
     for (char *line;
          known && rest != NULL && (line = strsep(&rest, "\n")) != NULL;)
-        if (sscanf(line, "%ld %ld", &job, &uid) == 2 && job != node->job)
+        if (*line != '\0' && sscanf(line, "%ld %ld", &job, &uid) != 2)
+            known = false;
+        else if (*line != '\0' && job != node->job)
             known = add(users, uid);
     buffer_free(&out);
     return known;
