@@ -238,6 +238,32 @@ static void check_memory(const struct world *world,
     spread_destroy(spread);
 }
 
+/* Two layers, of which buffers for a block ahead keep both: ranks whose shards lie on
+ * either side of what allows them have as many all the same. */
+static void check_in_step(const struct world *world)
+{
+    struct model_config config;
+    struct params *params = NULL;
+    struct spread *spread = NULL;
+    const struct kernel_ctx ctx = { .threads = 1 };
+    const struct replica_source source = { make, (void *)world, true };
+    if (model_config_preset("llama-tiny", &config) != ERR_OK)
+        abort();
+    config.n_layers = 2;
+    config.vocab_size = world->ranks == 2 ? 9344 : 12928;
+    if (params_create(&config, &params) != ERR_OK)
+        abort();
+    without = -1;
+    everywhere(world,
+               spread_create(world->comm, *kernels_all(), &ctx, params, &source,
+                             SPREAD_RANKS, &spread) == ERR_OK &&
+                   reads(spread, params) && reads(spread, params) &&
+                   comm_barrier(world->comm) == ERR_OK,
+               "two walks, whatever a rank's shard", "two layers");
+    spread_destroy(spread);
+    params_destroy(params);
+}
+
 int main(int argc, char **argv)
 {
     struct world world = { .comm = NULL };
@@ -267,6 +293,7 @@ int main(int argc, char **argv)
     check_memory(&world, *kernels_all(), params, SPREAD_RANKS);
     check_memory(&world, *kernels_all(), params, SPREAD_NODE);
     params_destroy(params);
+    check_in_step(&world);
     comm_destroy(world.comm);
     return tap_done();
 }

@@ -38,29 +38,32 @@ enum err spread_choose(struct comm *comm, bool fits, enum spread_way *way)
     return ERR_OK;
 }
 
-/* Blocks ahead, and what a rank has then. */
-static int prefetch_of(const struct params *params, const struct owner *owner,
-                       size_t *bytes)
+/* Blocks ahead, and what the rank with the largest shards has then: one answer for all
+ * ranks, since who has other buffers makes other exchanges. */
+static enum err plan(const struct params *params, int ranks, int *prefetch,
+                     size_t *bytes)
 {
-    size_t shard = (size_t)owner->shard * sizeof(float), most = 0;
+    struct owner *owner = NULL;
+    size_t most = 0;
+    TRY(owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks, ranks, 1,
+                     &owner));
+    size_t shard = (size_t)owner->shard * sizeof(float);
     for (int b = 0; b < params->block_count; b++)
         if ((size_t)params->blocks[b].elements * sizeof(float) > most)
             most = (size_t)params->blocks[b].elements * sizeof(float);
-    for (int prefetch = 1;; prefetch--) {
-        *bytes = shard + gather_plan(params, owner, prefetch, DTYPE_F32);
-        if (prefetch == 0 || *bytes <= (shard + most) / 20 * 23)
-            return prefetch;
+    for (*prefetch = 1;; --*prefetch) {
+        *bytes = shard + gather_plan(params, owner, *prefetch, DTYPE_F32);
+        if (*prefetch == 0 || *bytes <= (shard + most) / 20 * 23)
+            break;
     }
+    owner_destroy(owner);
+    return ERR_OK;
 }
 
 enum err spread_plan(const struct params *params, int ranks, size_t *bytes)
 {
-    struct owner *owner = NULL;
-    TRY(owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks, ranks, 1,
-                     &owner));
-    prefetch_of(params, owner, bytes);
-    owner_destroy(owner);
-    return ERR_OK;
+    int prefetch;
+    return plan(params, ranks, &prefetch, bytes);
 }
 
 /* --- the model's calls --- */
@@ -167,7 +170,9 @@ static enum err make_shards(struct spread *spread,
 {
     const struct kernel_memory *memory = spread->kernels->memory;
     const struct params *params = spread->params;
+    int prefetch;
     size_t bytes;
+    TRY(plan(params, spread->owner->ranks, &prefetch, &bytes));
     TRY(memory->tensors_create((size_t)spread->owner->shard * sizeof(float),
                                &spread->arena));
     TRY(fill_shards(spread, source));
@@ -178,8 +183,8 @@ static enum err make_shards(struct spread *spread,
                                         .params = params,
                                         .owner = spread->owner,
                                         .trace = spread->trace };
-    return gather_create(&place, prefetch_of(params, spread->owner, &bytes),
-                         DTYPE_F32, spread->arena.base, &spread->gather);
+    return gather_create(&place, prefetch, DTYPE_F32, spread->arena.base,
+                         &spread->gather);
 }
 
 enum err spread_create(struct comm *comm, const struct kernels *kernels,
