@@ -211,8 +211,12 @@ static enum err read_model(const struct gguf *gguf, const struct arch_row *row,
     json_t *root = json_object();
     TRY_OUT(read_keys(gguf, row->gguf->name, root));
     TRY_OUT(arch_keys_read(row, row->gguf->keys, "", root, values));
+    /* a factor alone is linear there, and with "none" it has no effect */
+    if (values->model.rope_factor > 0 &&
+        json_object_get(root, "rope.scaling.type") == NULL)
+        values->model.rope_scaling = ROPE_SCALING_LINEAR;
     if (values->model.rope_scaling == ROPE_SCALING_NONE)
-        values->model.rope_factor = 0; /* has no effect there either */
+        values->model.rope_factor = 0;
     if (values->model.rope_scaling != ROPE_SCALING_YARN &&
         values->model.rope_low_freq_factor == 0.0)
         values->model.rope_original_len = 0;
