@@ -134,6 +134,9 @@ static const struct {
     { PHI3 ",'sliding_window':2047}", "sliding_window is 2047" },
     { PHI3 ",'rope_scaling':{'type':'longrope','long_factor':[1]}}",
       "rope_scaling.type is 'longrope'" },
+    { PHI3 ",'rope_scaling':{'rope_type':'yarn','factor':4},"
+           "'original_max_position_embeddings':32}",
+      "rope_scaling.rope_type is 'yarn'" },
     { QWEN3 "}", NULL },
     { QWEN3 ",'head_dim':512}", "model.head_dim is 512" },
     { OLMO2 "}", NULL },

@@ -109,7 +109,11 @@ static const struct arch_key phi3_keys[] = {
     WINDOW("sliding_window", "null"),
     MUST("partial_rotary_factor", "[1]", ""),
     MUST("attention_bias", "[false]", ""),
-    NOTHING("original_max_position_embeddings"), /* of longrope alone */
+    /* of the scalings that its class may have: none of ours */
+    NOTHING("original_max_position_embeddings"),
+    MUST("rope_scaling.type", "[\"default\"]", ""),
+    MUST("rope_scaling.rope_type", "[\"default\"]", ""),
+    MUST("rope_parameters.rope_type", "[\"default\"]", ""),
     { 0 },
 };
 
