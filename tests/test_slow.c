@@ -238,6 +238,28 @@ static void test_worst(void)
     slow_destroy(slow);
 }
 
+/* A rate that is told stays so since its first window, and is nobody's once steps have
+ * another length: a check of all nodes would find nothing. */
+static void test_rate(void)
+{
+    struct slow *slow = NULL;
+    struct slow_verdict verdicts[SLOW_VERDICTS];
+    struct slow_seen seen = { .rate = 1 };
+    if (slow_create(2, 8, &slow) != ERR_OK)
+        return;
+    for (seen.step = 1; seen.step <= 40; seen.step++) {
+        seen.rate = seen.step > 16 ? 0.5 : 1;
+        seen.fresh = seen.step == 37;
+        slow_step(slow, &seen, verdicts);
+        if (seen.step == 23)
+            tap_is_int(slow_rate(slow).since, -1, "no rate is told yet");
+        if (seen.step == 24 || seen.step == 36)
+            tap_is_int(slow_rate(slow).since, 17, "one is, since its window");
+    }
+    tap_is_int(slow_rate(slow).since, -1, "with other steps it is forgotten");
+    slow_destroy(slow);
+}
+
 static void test_many(void)
 {
     struct slow *slow = NULL;
@@ -277,6 +299,7 @@ int main(void)
     test_others();
     test_act();
     test_worst();
+    test_rate();
     test_many();
     return tap_done();
 }

@@ -159,7 +159,7 @@ static void judge_rate(struct slow *slow, const struct slow_seen *seen,
         slow->windows = slow->rate_count = 0;
         slow->rate.told = false;
     }
-    if (slow->rate_count == 0)
+    if (slow->rate_count == 0 && !slow->rate.told)
         slow->rate.since = seen->step;
     slow->rates[slow->rate_count++] = seen->rate;
     if (slow->rate_count < slow->window)
@@ -193,6 +193,13 @@ struct slow_verdict slow_worst(const struct slow *slow)
         }
     }
     return worst;
+}
+
+struct slow_verdict slow_rate(const struct slow *slow)
+{
+    const struct tally *rate = &slow->rate;
+    return (struct slow_verdict){ SLOW_RATE, false, -1,
+                                  rate->told ? rate->since : -1, rate->sum };
 }
 
 enum slow_action slow_act(const struct slow_job *job)

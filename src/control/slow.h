@@ -76,6 +76,8 @@ int slow_step(struct slow *slow, const struct slow_seen *seen,
 /* The one with the largest factor of those that are told and not over; rank -1:
  * there is none. O(ranks). */
 struct slow_verdict slow_worst(const struct slow *slow);
+/* The rate's; since -1: it is not told, or of steps of another length. */
+struct slow_verdict slow_rate(const struct slow *slow);
 
 struct slow_job {
     enum slow_action may; /* at most, by the setting */

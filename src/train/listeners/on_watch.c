@@ -36,7 +36,6 @@ struct on_watch {
     int64_t shape;  /* tokens of the last step */
     bool fresh;     /* that has changed since the last step that counts */
     struct slow_verdict straggler; /* the worst that is told; rank -1: none */
-    struct slow_verdict rate;      /* told of and not over; since -1: none */
     struct slow_job job;
     double replaced_s;       /* clock_wall() of the job's last replacement */
     enum slow_action action; /* the last that was told */
@@ -93,7 +92,6 @@ static enum err watch_create(void *self, const struct run *run)
     const struct train_settings *s = &run->settings;
     watch->run = run;
     watch->straggler.rank = -1;
-    watch->rate.since = -1;
     watch->even = is_even(run);
     if (s->watch.on_straggler == WATCH_OFF)
         return ERR_OK;
@@ -157,7 +155,8 @@ static enum err act(struct on_watch *watch, int64_t step)
         [SLOW_COOLS] = "watch.cooldown_s since the last one are not over",
     };
     bool ranks = watch->straggler.rank >= 0;
-    const struct slow_verdict *v = ranks ? &watch->straggler : &watch->rate;
+    const struct slow_verdict rate = slow_rate(watch->slow);
+    const struct slow_verdict *v = ranks ? &watch->straggler : &rate;
     struct slow_job *job = &watch->job;
     char who[300] = "the run";
     if (v->since < 0 || stop_requested() != 0)
@@ -238,11 +237,7 @@ static enum err watch_handle(void *self, enum event event,
         for (int i = 0; i < count; i++) {
             say(step, &verdicts[i], node_of(watch, verdicts[i].rank));
             TRY(record(watch, step->step, &verdicts[i], SLOW_WARN));
-            if (verdicts[i].kind == SLOW_RATE)
-                watch->rate = verdicts[i];
         }
-        if (watch->rate.over)
-            watch->rate = (struct slow_verdict){ .since = -1 };
         if (count > 0 || watch->straggler.rank >= 0)
             watch->straggler = slow_worst(watch->slow);
         TRY(act(watch, step->step));
