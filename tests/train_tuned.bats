@@ -191,6 +191,41 @@ whole() {
     near "$(whole "$DIR/f3")" "$(eval_loss "$DIR/f3")"
 }
 
+# as_phi3 FOLDER: a Llama's folder, whose matrices lie together as Phi-3's do
+as_phi3() {
+    sed -i 's/LlamaForCausalLM/Phi3ForCausalLM/; s/"llama"/"phi3"/; /"mlp_bias"/d' "$1/config.json"
+    perl -MJSON::PP -0777 -i -pe '
+        my $n = unpack("Q<", $_);
+        my $data = substr($_, 8 + $n);
+        my ($old, $new, $out) = (decode_json(substr($_, 8, $n)), {}, "");
+        for my $name (sort { $a =~ s/k_proj/r_proj/r cmp $b =~ s/k_proj/r_proj/r } keys %$old) {
+            my $t = $old->{$name}; # q, k, v and gate, up in this order
+            my ($begin, $end) = @{ $t->{data_offsets} // next };
+            my $to = $name =~ s/[qkv]_proj/qkv_proj/r =~ s/(gate|up)_proj/gate_up_proj/r;
+            my $at = length $out;
+            $new->{$to}{dtype} = $t->{dtype};
+            $new->{$to}{shape}[0] += $t->{shape}[0];
+            $new->{$to}{shape}[1] = $t->{shape}[1] if @{ $t->{shape} } > 1;
+            $new->{$to}{data_offsets} = [ $new->{$to}{data_offsets}[0] // $at, $at + $end - $begin ];
+            $out .= substr($data, $begin, $end - $begin);
+        }
+        my $head = encode_json($new);
+        $_ = pack("Q<", length $head) . $head . $out' "$1/model.safetensors"
+}
+
+@test "adapters beside Phi-3, whose modules are others, are exported with the whole model" {
+    train 1 "$DIR/plain" "${SIX[@]}" model.preset=llama-tiny
+    "$BIN/tessera-hf" export "$DIR/plain" --out "$DIR/phi"
+    as_phi3 "$DIR/phi"
+    "$BIN/tessera-hf" verify "$DIR/plain" "$DIR/phi"
+    train 1 "$DIR/beside" "${SIX[@]}" "${LORA[@]}" "model.weights=$DIR/phi"
+    run "$BIN/tessera-hf" export "$DIR/beside" --adapter --out "$DIR/beside.adapter"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output == *"a module of Phi-3 is several"* ]]
+    "$BIN/tessera-hf" export "$DIR/beside" --out "$DIR/beside.hf"
+}
+
 @test "a base whose run goes on is still the base" {
     local half=("${SIX[@]}" train.max_duration=3ba scheduler.t_max=6ba)
     train 1 "$DIR/grows" "${half[@]}" model.preset=llama-tiny

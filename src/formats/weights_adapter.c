@@ -29,6 +29,7 @@
 
 #define ADAPTER_FILE "adapter_model.safetensors"
 #define ADAPTER_CONFIG "adapter_config.json"
+#define CONFIG_MAX ((size_t)1 << 20)
 #define PARTS 3 /* layers of ours that are a module of theirs, at most */
 #define NAME_BYTES 192
 
@@ -287,6 +288,26 @@ static enum err check(const struct weights_about *about)
     return ERR_OK;
 }
 
+/* What is read as another architecture has other modules (Phi-3). */
+static enum err check_modules(const struct weights_about *about)
+{
+    char path[FSIO_PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    struct model_config config;
+    enum arch arch = ARCH_LLAMA;
+    if (about->origin != NULL &&
+        fsio_path(path, "%s/config.json", about->origin) == ERR_OK &&
+        fsio_read_file(path, CONFIG_MAX, &text, &bytes) == ERR_OK)
+        (void)hf_config_parse(text, bytes, path, &arch, &config);
+    free(text);
+    if (arch != ARCH_PHI3)
+        return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "%s: a module of %s is several of those that have "
+                   "adapters: export all of it",
+                   about->path, arch_rows[arch].title);
+}
+
 /* Room for a module of each slice. */
 static enum err open_tables(struct adapter_export *e)
 {
@@ -325,6 +346,7 @@ enum err weights_adapter_export(struct weights *weights, const char *folder)
     const struct weights_about *about = weights_about(weights);
     struct adapter_export e = { .weights = weights, .lora = about->lora };
     TRY(check(about));
+    TRY(check_modules(about));
     TRY_OUT(hf_config_choose(&about->config, &e.arch));
     TRY_OUT(params_create(&about->config, &e.params));
     TRY_OUT(check_base(&e));
