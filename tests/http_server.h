@@ -16,6 +16,7 @@
  *   redirect URL     to URL/NAME
  *   slow B           B bytes a second
  *   lose -           do it and close without an answer
+ *   text T           answer 200 with this body
  *   chance S:P       in P of 100 requests one of these, drawn from the seed S
  *
  * Of S3 it knows what s3_server.h says; NAME may begin with the method there,
@@ -144,7 +145,7 @@ static inline bool http_send(int fd, const char *data, size_t bytes)
 static inline bool http_answer(int fd, int status, const char *more,
                                const char *body)
 {
-    char text[2048];
+    char text[8192];
     int n = snprintf(text, sizeof text,
                      "HTTP/1.1 %d Fault\r\n%sContent-Length: %zu\r\n\r\n%s",
                      status, more, strlen(body), body);
@@ -258,6 +259,8 @@ static inline bool http_respond(struct http_server *server, int fd,
         snprintf(more, sizeof more, "Retry-After: %s\r\n", fault->value);
         return http_answer(fd, 503, more, "");
     }
+    if (http_is(fault, "text"))
+        return http_answer(fd, 200, "", fault->value);
     if (http_is(fault, "redirect")) {
         snprintf(more, sizeof more, "Location: %.250s%.900s\r\n", fault->value,
                  call->asked);

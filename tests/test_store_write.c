@@ -73,6 +73,22 @@ static void test_small(void)
     tap_ok(store_size(store, "x/0/f&1", &bytes) == ERR_OK && bytes == 4 &&
                store_size(store, "x/0/f", &bytes) == ERR_OK && bytes == -1,
            "a file has a length, and what only begins so is none");
+    static const char *const texts[] = {
+        "<html>", "<ListBucketResult><Contents><Key>a",
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        "<ListBucketResult><NextContinuationToken>x</NextContinuationToken>"
+        "</ListBucketResult>"
+    };
+    good = true;
+    for (int i = 0; i < 4; i++) {
+        char rule[256];
+        snprintf(rule, sizeof rule, "list-type text %s -", texts[i]);
+        http_server_rules(&server, rule);
+        good = good && store_list(store, "x/", false, &names) == ERR_IO &&
+               names.count == 0;
+    }
+    http_server_rules(&server, "");
+    tap_ok(good, "what is no whole list is no empty one: %s", err_text());
     tap_ok(store_remove(store, "x/0/f&0", "x/0/") == ERR_OK &&
                store_list(store, "", false, &names) == ERR_OK &&
                names.count == 4,
@@ -115,9 +131,15 @@ static void test_large(void)
            "answers that are lost, also that of the last request");
     http_server_rules(&server, "");
     struct store *store = open_store(20);
-    tap_ok(store_remove(store, "large", "large") == ERR_OK &&
+    for (int i = 0; i < 90; i++) {
+        char path[1100];
+        snprintf(path, sizeof path, "%s/bucket/.up-n%d/key", folder, i);
+        s3_write(path, "a b/large", strlen("a b/large"));
+    }
+    tap_ok(left_uploads() >= 90 &&
+               store_remove(store, "large", "large") == ERR_OK &&
                left_uploads() == 0,
-           "removing takes what uploads have left");
+           "removing takes what uploads have left, also more than a page");
     store_close(store);
 }
 

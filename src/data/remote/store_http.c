@@ -369,8 +369,10 @@ static enum err store_try(struct store_job *job)
         double pause = fmax(job->pause_s, store_backoff(attempt));
         if (clock_now() + pause >= job->end)
             return store_late(job, last);
-        log_warn("%s/%s: %s; again in %.1f s", job->store->address, job->name,
-                 last, pause);
+        /* where all ranks write rank 0 says so for all */
+        (job->session->of[0].send != NULL ? log_info : log_warn)(
+            "%s/%s: %s; again in %.1f s", job->store->address, job->name, last,
+            pause);
         if (!store_pause(job, pause))
             return err_set(ERR_IO, "given up, the program ends: %s", last);
     }
@@ -481,18 +483,10 @@ static enum err store_plain_open(struct store *store)
                : err_set(ERR_USAGE, "%s: names no host", store->address);
 }
 
-const struct store_scheme store_http_scheme = {
-    .name = "http",
-    .open = store_plain_open,
-    .get = store_http_get,
-    .request = store_plain_request,
-    .advise = store_plain_advise,
-};
-
-const struct store_scheme store_https_scheme = {
-    .name = "https",
-    .open = store_plain_open,
-    .get = store_http_get,
-    .request = store_plain_request,
-    .advise = store_plain_advise,
-};
+#define STORE_PLAIN(scheme)                                                    \
+    {                                                                          \
+        .name = (scheme), .open = store_plain_open, .get = store_http_get,     \
+        .request = store_plain_request, .advise = store_plain_advise           \
+    }
+const struct store_scheme store_http_scheme = STORE_PLAIN("http");
+const struct store_scheme store_https_scheme = STORE_PLAIN("https");

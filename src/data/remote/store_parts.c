@@ -17,23 +17,10 @@
 #include "src/base/digest.h"
 #include "src/base/new.h"
 
-static enum err store_code_id(const char *id, char out[STORE_ID_BYTES])
-{
-    struct buffer text = { 0 };
-    enum err rc = store_say_value(&text, id);
-    if (rc == ERR_OK && text.bytes >= STORE_ID_BYTES)
-        rc = err_set(ERR_DATA, "the number of an upload is too long");
-    if (rc == ERR_OK)
-        snprintf(out, STORE_ID_BYTES, "%.*s", (int)text.bytes,
-                 (const char *)text.data);
-    buffer_free(&text);
-    return rc;
-}
-
 enum err store_uploads(struct store *store, const char *prefix,
                        enum err (*each)(void *arg, const char *name,
                                         const char *id),
-                       void *arg)
+                       void *arg, int *count)
 {
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX + 1];
@@ -41,6 +28,7 @@ enum err store_uploads(struct store *store, const char *prefix,
     struct store_send send = { .header = NULL };
     size_t at = 0, bytes = 0;
     const char *inside = NULL;
+    *count = 0;
     store_folder(store, folder);
     TRY_OUT(store_say(&query, "prefix="));
     TRY_OUT(store_say_value(&query, folder));
@@ -49,14 +37,14 @@ enum err store_uploads(struct store *store, const char *prefix,
     TRY_OUT(store_ask(store, "GET", NULL, (const char *)query.data, NULL, 0,
                       &send));
     while (store_next(&send.answer, &at, "Upload", &inside, &bytes)) {
-        char key[STORE_ID_BYTES * 6], id[STORE_ID_BYTES], coded[STORE_ID_BYTES];
+        char key[STORE_ID_BYTES * 6], id[STORE_ID_BYTES];
         store_url_tag(inside, bytes, "Key", key, sizeof key);
         store_url_tag(inside, bytes, "UploadId", id, sizeof id);
         store_plain_xml(key);
         store_plain_xml(id);
-        TRY_OUT(store_code_id(id, coded));
+        ++*count;
         if (id[0] != '\0' && strncmp(key, folder, strlen(folder)) == 0)
-            TRY_OUT(each(arg, key + strlen(folder), coded));
+            TRY_OUT(each(arg, key + strlen(folder), id));
     }
 out:
     buffer_free(&send.answer);
@@ -76,14 +64,20 @@ enum err store_ask_upload(struct store_parts *parts, const char *method,
                           int part, const void *data, size_t bytes,
                           struct store_send *send)
 {
-    char query[STORE_ID_BYTES + 64];
+    enum err rc = ERR_OK;
+    char number[40] = "";
+    struct buffer query = { 0 };
     if (part > 0)
-        snprintf(query, sizeof query, "partNumber=%d&uploadId=%s", part,
-                 parts->id);
-    else
-        snprintf(query, sizeof query, "uploadId=%s", parts->id);
-    return store_ask(parts->store, method, parts->name, query, data, bytes,
-                     send);
+        snprintf(number, sizeof number, "partNumber=%d&", part);
+    TRY_OUT(store_say(&query, number));
+    TRY_OUT(store_say(&query, "uploadId="));
+    TRY_OUT(store_say_value(&query, parts->id));
+    TRY_OUT(buffer_add(&query, "", 1));
+    rc = store_ask(parts->store, method, parts->name, (const char *)query.data,
+                   data, bytes, send);
+out:
+    buffer_free(&query);
+    return rc;
 }
 
 /* The upload to go on with and its parts, or a new one. */
@@ -93,17 +87,18 @@ static enum err store_parts_begin(struct store_parts *parts)
     size_t at = 0, bytes = 0;
     const char *inside = NULL;
     char text[STORE_ID_BYTES];
-    TRY(store_uploads(parts->store, parts->name, store_take_id, parts));
+    int count;
+    TRY(store_uploads(parts->store, parts->name, store_take_id, parts, &count));
     bool old = parts->id[0] != '\0';
     enum err rc = old ? store_ask_upload(parts, "GET", 0, NULL, 0, &send)
                       : store_ask(parts->store, "POST", parts->name,
                                   "uploads=", NULL, 0, &send);
     if (rc == ERR_OK && !old) {
         store_url_tag((const char *)send.answer.data, send.answer.bytes,
-                      "UploadId", text, sizeof text);
-        store_plain_xml(text);
-        rc = text[0] != '\0' ? store_code_id(text, parts->id)
-                             : err_set(ERR_DATA, "an upload without a number");
+                      "UploadId", parts->id, sizeof parts->id);
+        store_plain_xml(parts->id);
+        if (parts->id[0] == '\0')
+            rc = err_set(ERR_DATA, "an upload without a number");
     }
     while (old && rc == ERR_OK &&
            store_next(&send.answer, &at, "Part", &inside, &bytes)) {
@@ -187,8 +182,7 @@ out:
 enum err store_put_parts(struct store_parts *parts)
 {
     enum err rc = ERR_OK;
-    int64_t mib = (int64_t)1 << 20;
-    int64_t least = (parts->bytes / STORE_PARTS_MAX + mib) / mib * mib;
+    int64_t least = parts->bytes / STORE_PARTS_MAX + 1;
     parts->part_bytes = least > STORE_PART_BYTES ? least : STORE_PART_BYTES;
     parts->count =
         (int)((parts->bytes + parts->part_bytes - 1) / parts->part_bytes);

@@ -68,7 +68,7 @@ enum err store_url_parse(const char *text, struct store_url *out)
     return ERR_OK;
 }
 
-static bool store_url_is_plain(char c)
+bool store_url_is_plain(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9') || (c != '\0' && strchr("-._~/", c) != NULL);

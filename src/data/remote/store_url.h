@@ -24,6 +24,8 @@ bool store_url_is(const char *text);
  * those of S3's keys, which are not encoded. */
 enum err store_url_parse(const char *text, struct store_url *out);
 
+/* What stands in an address as it is. */
+bool store_url_is_plain(char c);
 /* PATH/NAME with what is no letter, digit or one of "-._~/" as %XX of its
  * bytes. `keep`: the path is so already, and only the name is encoded.
  * ERR_USAGE when longer than `bytes`. */

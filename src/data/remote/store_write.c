@@ -35,9 +35,7 @@ enum err store_say_value(struct buffer *text, const char *value)
 {
     for (const char *c = value; *c != '\0'; c++) {
         char coded[4] = { *c, '\0' };
-        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                     (*c >= '0' && *c <= '9') || strchr("-._~", *c) != NULL;
-        if (!plain)
+        if (*c == '/' || !store_url_is_plain(*c))
             snprintf(coded, sizeof coded, "%%%02X", (unsigned char)*c);
         TRY(store_say(text, coded));
     }
@@ -183,6 +181,29 @@ static enum err store_list_query(const char *folder, const char *prefix,
     return buffer_add(query, "", 1);
 }
 
+/* Where the next page begins; "": it was the last. What is no list, or not all of it,
+ * is never taken for an empty one. */
+static enum err store_take_token(const struct store *store,
+                                 const struct buffer *page,
+                                 char token[STORE_ID_BYTES])
+{
+    static const char end[] = "</ListBucketResult>";
+    const char *text = (const char *)page->data;
+    char last[STORE_ID_BYTES], more[8];
+    snprintf(last, sizeof last, "%s", token);
+    store_url_tag(text, page->bytes, "IsTruncated", more, sizeof more);
+    store_url_tag(text, page->bytes, "NextContinuationToken", token,
+                  STORE_ID_BYTES);
+    store_plain_xml(token);
+    bool goes_on =
+        token[0] != '\0' ? strcmp(token, last) != 0 : strcmp(more, "true") != 0;
+    return goes_on && page->bytes > 0 &&
+                   memmem(text, page->bytes, end, sizeof end - 1) != NULL
+               ? ERR_OK
+               : err_set(ERR_IO, "%s: the answer is no whole list",
+                         store->address);
+}
+
 enum err store_list(struct store *store, const char *prefix, bool folders,
                     struct store_names *out)
 {
@@ -200,9 +221,7 @@ enum err store_list(struct store *store, const char *prefix, bool folders,
         TRY_OUT(store_take_names(&send.answer, "Contents", "Key", folder, out));
         TRY_OUT(store_take_names(&send.answer, "CommonPrefixes", "Prefix",
                                  folder, out));
-        store_url_tag((const char *)send.answer.data, send.answer.bytes,
-                      "NextContinuationToken", token, sizeof token);
-        store_plain_xml(token);
+        TRY_OUT(store_take_token(store, &send.answer, token));
     } while (token[0] != '\0');
 out:
     buffer_free(&send.answer);
@@ -233,22 +252,20 @@ enum err store_put_file(struct store *store, const char *name, const char *path,
         .store = store, .name = name, .path = path, .fd = -1
     };
     char *data = NULL;
-    TRY(store_writable(store));
-    TRY(regular_open(path, &parts.fd, &parts.bytes));
-    enum err rc = parts.bytes == bytes
-                      ? ERR_OK
-                      : err_set(ERR_DATA, "%s: has %lld bytes and not %lld",
-                                path, (long long)parts.bytes, (long long)bytes);
-    if (rc == ERR_OK && bytes > STORE_PART_BYTES) {
+    enum err rc = ERR_OK;
+    TRY_OUT(regular_open(path, &parts.fd, &parts.bytes));
+    if (parts.bytes != bytes)
+        TRY_OUT(err_set(ERR_DATA, "%s: has %lld bytes and not %lld", path,
+                        (long long)parts.bytes, (long long)bytes));
+    if (bytes > STORE_PART_BYTES) {
         rc = store_put_parts(&parts);
-    } else if (rc == ERR_OK) {
-        rc = new_room(&data, (size_t)bytes + 1);
-        if (rc == ERR_OK)
-            rc = fsio_pread(parts.fd, data, (size_t)bytes, 0, path);
-        if (rc == ERR_OK)
-            rc = store_put(store, name, data, (size_t)bytes);
-        free(data);
+    } else {
+        TRY_OUT(new_room(&data, (size_t)bytes + 1));
+        TRY_OUT(fsio_pread(parts.fd, data, (size_t)bytes, 0, path));
+        rc = store_put(store, name, data, (size_t)bytes);
     }
+out:
+    free(data);
     fsio_close(parts.fd);
     return rc;
 }
@@ -300,6 +317,7 @@ enum err store_remove(struct store *store, const char *first,
     char folder[FSIO_PATH_MAX + 1];
     struct store_names names = { 0 };
     struct store_send send = { .header = NULL };
+    int left = 1;
     assert(first[0] != '\0' && prefix[0] != '\0');
     TRY_OUT(store_ask(store, "DELETE", first, "", NULL, 0, &send));
     TRY_OUT(store_list(store, prefix, false, &names));
@@ -309,7 +327,8 @@ enum err store_remove(struct store *store, const char *first,
                                   names.count - i < STORE_REMOVE_MOST
                                       ? names.count - i
                                       : STORE_REMOVE_MOST));
-    rc = store_uploads(store, prefix, store_abort, store);
+    for (int pages = 0; pages < 100 && left > 0; pages++)
+        TRY_OUT(store_uploads(store, prefix, store_abort, store, &left));
 out:
     buffer_free(&send.answer);
     store_names_free(&names);

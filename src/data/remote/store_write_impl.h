@@ -32,7 +32,7 @@ enum err store_md5(const void *data, size_t bytes, uint8_t raw[16]);
 struct store_parts {
     struct store *store;
     const char *name;
-    char id[STORE_ID_BYTES]; /* of the upload, coded; "": none */
+    char id[STORE_ID_BYTES]; /* of the upload; "": none */
     int fd;
     const char *path;
     int64_t bytes, part_bytes;
@@ -44,11 +44,12 @@ struct store_parts {
 /* Put the open file; what was missing in an upload before, or all. */
 enum err store_put_parts(struct store_parts *parts);
 /* Uploads of keys that begin so which were begun and not ended: for each `each`
- * with its name in the folder and its number, coded. */
+ * with its name in the folder and its number. *count: so many are in the list, which
+ * has not all where they are more than a page. */
 enum err store_uploads(struct store *store, const char *prefix,
                        enum err (*each)(void *arg, const char *name,
                                         const char *id),
-                       void *arg);
+                       void *arg, int *count);
 /* The upload, and with `part` one of it. */
 enum err store_ask_upload(struct store_parts *parts, const char *method,
                           int part, const void *data, size_t bytes,
