@@ -97,8 +97,9 @@ struct ckpt_view {
 struct ckpt_manifest {
     int64_t step;
     int ranks;
-    int64_t bytes;   /* payload */
-    int64_t extents; /* of all shards */
+    bool files_alone; /* no tensors, no extents; bytes is that of the shards */
+    int64_t bytes;    /* payload */
+    int64_t extents;  /* of all shards */
     struct ckpt_view view;
     struct ckpt_tensor *tensors;
     int tensor_count;
@@ -155,8 +156,13 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
  * a newer version wrote it. */
 enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
                              struct ckpt_manifest **out);
+/* With files_alone of its state and files, for who copies those: there may be millions
+ * of extents. */
+enum err ckpt_manifest_parse_as(const char *text, size_t bytes,
+                                const char *where, bool files_alone,
+                                struct ckpt_manifest **out);
 
-/* The same from a checkpoint folder; a folder named step-* must hold that very
+/* Wholly, from a checkpoint folder; a folder named step-* must hold that very
  * step. The text is given too unless `text` is NULL. */
 enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
                             size_t *bytes, struct ckpt_manifest **out);

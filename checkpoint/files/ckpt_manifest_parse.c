@@ -258,6 +258,10 @@ static enum err parse_shard(const json_t *value, struct ckpt_manifest *m,
         !json_is_array(extents))
         return malformed("shard");
     shard->frame_crc = (uint32_t)frame_crc;
+    if (m->files_alone)
+        return __builtin_add_overflow(m->bytes, shard->bytes, &m->bytes)
+                   ? malformed("shard")
+                   : ERR_OK;
     TRY(new_zeroed(&shard->extents, json_array_size(extents) +
                                         (size_t)before->extent_count + 1));
     for (size_t i = 0; i < json_array_size(extents); i++) {
@@ -324,13 +328,15 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
         return malformed("run_uuid");
     out->ranks = (int)ranks;
     TRY(parse_view(json_object_get(root, "view"), &out->view));
-    TRY(parse_tensors(json_object_get(root, "tensors"), out));
+    if (!out->files_alone)
+        TRY(parse_tensors(json_object_get(root, "tensors"), out));
     TRY(parse_shards(json_object_get(root, "shards"), out));
-    return ckpt_cover_check(out);
+    return out->files_alone ? ERR_OK : ckpt_cover_check(out);
 }
 
-enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
-                             struct ckpt_manifest **out)
+enum err ckpt_manifest_parse_as(const char *text, size_t bytes,
+                                const char *where, bool files_alone,
+                                struct ckpt_manifest **out)
 {
     enum err rc = ERR_OK;
     json_t *root = NULL;
@@ -338,6 +344,7 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
     struct ckpt_manifest *manifest = NULL;
     *out = NULL;
     TRY(new_zeroed(&manifest, 1));
+    manifest->files_alone = files_alone;
     TRY_OUT(check_crc(text, bytes));
     root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                          &error);
@@ -350,4 +357,10 @@ out:
     err_prefix(rc, "%s", where);
     json_decref(root);
     return new_or_none(rc, manifest, out, ckpt_manifest_destroy);
+}
+
+enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
+                             struct ckpt_manifest **out)
+{
+    return ckpt_manifest_parse_as(text, bytes, where, false, out);
 }

@@ -36,10 +36,13 @@ static enum err run_digits(const char *uuid, char hex[65])
 enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out)
 {
     enum err rc = ERR_OK;
-    char run[65], hex[65];
+    char run[65], hex[65], path[FSIO_PATH_MAX];
     *out = (struct mirror_step){ .step = -1 };
-    TRY_OUT(ckpt_manifest_read(checkpoint_dir, &out->text, &out->text_bytes,
-                               &out->manifest));
+    TRY(fsio_path(path, "%s/" CKPT_MANIFEST_FILE, checkpoint_dir));
+    TRY_OUT(
+        fsio_read_file(path, STORE_BYTES_MAX, &out->text, &out->text_bytes));
+    TRY_OUT(ckpt_manifest_parse_as(out->text, out->text_bytes, path, true,
+                                   &out->manifest));
     const char *uuid =
         json_string_value(json_object_get(out->manifest->state, "run_uuid"));
     TRY_OUT(run_digits(uuid != NULL ? uuid : "", run));

@@ -23,7 +23,7 @@ struct mirror_step {
 /* Zeros are fine. */
 void mirror_step_free(struct mirror_step *step);
 
-/* The checkpoint in a folder of this machine, whose manifest is read. */
+/* The checkpoint in a folder of this machine; of its manifest the files alone. */
 enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out);
 
 /* The newest whole one above a step, without its manifest; step -1: none. uuid: of the
