@@ -157,10 +157,61 @@ killed() {
     all_whole
 }
 
+# copy_of RUN STEP: into the store as an attempt would, for commits may be left out
+copy_of() {
+    local from=$1/checkpoints/step-00000000$2 run
+    run=$(basename "$(compgen -G "$THERE/step-000000012-*")" | cut -d- -f3)
+    cp -r "$from" "$THERE/$(basename "$from")-$run-$(sha256sum "$from/MANIFEST.json" | cut -c1-12)"
+}
+
+spoil() { # STEPs, as globs: a shard of each
+    local step shard
+    for step; do
+        for shard in "$THERE"/step-0000000$step-*/shard-00000*; do
+            [ -f "$shard" ] || continue
+            printf '\x5a\xa5\x5a' | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
+        done
+    done
+}
+
+@test "damage there leads to an older one, stops no run, and lets none begin anew" {
+    local run=$DIR/bad6
+    train 2 "$run" "${MIRROR[@]}" checkpoint.keep=0 checkpoint.mirror_keep=1
+    copy_of "$run" 6
+    copy_of "$run" 9
+    cp -r "$run" "$run.old"
+    rm -rf "$run" "$run.old/checkpoints/step-0000000"{09,12}
+    spoil 12
+    rm "$THERE"/step-000000009-*/shard-00001*
+    run -0 train 2 "$run" "${MIRROR[@]}"
+    [[ "$output" == *"step 12 is passed over: "*"step 9 is passed over: "*"step 6 comes from s3"* ]]
+    same_bits "$run"
+    spoil 09 12
+    run -0 train 2 "$run.old" "${MIRROR[@]}"
+    [[ "$output" == *"newer than step 6"*"does not come: "* ]]
+    same_bits "$run.old"
+    spoil "??"
+    rm -rf "$run"
+    run -93 train 1 "$run" "${MIRROR[@]}"
+    [[ "$output" == *"step 12 is passed over"* ]]
+}
+
+@test "who waits for another's long fetch takes it for no dead one" {
+    train 2 "$DIR/long" "${MIRROR[@]}"
+    rm -rf "$DIR/long"
+    rules "shard-00000 delay 25 1"
+    train 2 "$DIR/long" "${MIRROR[@]}" parallel.timeout_s=10
+    same_bits "$DIR/long"
+}
+
 @test "no run begins anew where it is not known what the mirror has" {
     rules "GET status 403 -"
     run -93 train 1 "$DIR/unknown" "${MIRROR[@]}"
     [[ "$output" == *"checkpoint.mirror: "*"may not be read"* ]]
+    rules "list-type text <html> -"
+    run -75 train 1 "$DIR/unknown" "${MIRROR[@]}"
+    [[ "$output" == *"no whole list"* ]]
+    rules ""
     run -64 train 1 "$DIR/unknown" "${FEW[@]}" checkpoint.mirror=http://host/x
     [[ "$output" == *"only s3:// can be written to"* ]]
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/files/ckpt_read.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
@@ -91,56 +92,37 @@ static enum err is_whole(struct store *store, const char *folder, bool *whole)
     return ERR_OK;
 }
 
-/* The newest of a run (NULL: of any) above a step, each once. */
-static void pick(struct store_names *names, int64_t above, const char *run,
-                 struct named *out)
-{
-    int newest = -1;
-    *out = (struct named){ .step = -1 };
-    for (int i = 0; i < names->count; i++) {
-        struct named one;
-        take_apart(&names->list[i], &one);
-        if (one.step <= above || one.step <= out->step ||
-            (run != NULL && strcmp(one.run, run) != 0))
-            continue;
-        *out = one;
-        newest = i;
-    }
-    if (newest >= 0)
-        names->list[newest].bytes = 0; /* no folder any more */
-}
-
-enum err mirror_newest(struct store *store, int64_t above, const char *uuid,
-                       struct mirror_step *out)
+/* Names come in the order of steps, since these have leading zeros. Nobody's uploads
+ * that were cut off count. */
+enum err mirror_newest(struct store *store, int64_t above, int64_t below,
+                       const char *uuid, struct mirror_step *out)
 {
     enum err rc = ERR_OK;
     char run[65];
-    bool whole = false;
+    bool whole, any = uuid[0] == '\0';
     struct store_names names;
-    struct named one, other;
+    struct named one;
     *out = (struct mirror_step){ .step = -1 };
     TRY(run_digits(uuid, run));
     TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
-    while (!whole) {
-        pick(&names, above, uuid[0] != '\0' ? run : NULL, &one);
-        if (one.step < 0)
-            break;
+    for (int i = names.count; i-- > 0 && (any || out->step < 0);) {
+        take_apart(&names.list[i], &one);
+        bool its = strcmp(one.run, run) == 0;
+        if (one.step <= above || one.step >= below ||
+            (any ? out->step >= 0 && its : !its))
+            continue;
         TRY_OUT(is_whole(store, one.folder, &whole));
-        out->step = whole ? one.step : -1;
+        if (!whole)
+            continue;
+        if (out->step >= 0)
+            TRY_OUT(err_set(ERR_USAGE,
+                            "%s has checkpoints of several runs, and this one "
+                            "has none by which to tell: give a folder of one",
+                            store_address(store)));
+        out->step = one.step;
         memcpy(out->folder, one.folder, sizeof out->folder);
+        memcpy(run, one.run, sizeof one.run);
     }
-    /* nobody's uploads that were cut off do not count */
-    whole = false;
-    for (int i = 0; i < names.count && uuid[0] == '\0' && !whole; i++) {
-        take_apart(&names.list[i], &other);
-        if (other.step > above && strcmp(one.run, other.run) != 0)
-            TRY_OUT(is_whole(store, other.folder, &whole));
-    }
-    if (whole)
-        rc = err_set(ERR_USAGE,
-                     "%s has checkpoints of several runs, and this one has "
-                     "none by which to tell: give a folder of one run",
-                     store_address(store));
 out:
     store_names_free(&names);
     return rc;
@@ -161,30 +143,6 @@ static const char *file_of(const struct mirror_step *step, int i,
     bool view = i == manifest->shard_count;
     *bytes = view ? manifest->view.bytes : manifest->shards[i].bytes;
     return view ? CKPT_VIEW_FILE : manifest->shards[i].file;
-}
-
-/* Neighbours in the order of ranks wrote neighbours in that of files. */
-static bool is_share(int file, int files, int rank, int ranks)
-{
-    return (int64_t)file * ranks / files == rank;
-}
-
-enum err mirror_put(struct store *store, const struct mirror_step *step,
-                    const char *checkpoint_dir, int rank, int ranks)
-{
-    for (int i = 0; i < file_count(step); i++) {
-        char name[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-        int64_t bytes, there;
-        if (!is_share(i, file_count(step), rank, ranks))
-            continue;
-        const char *file = file_of(step, i, &bytes);
-        TRY(fsio_path(name, "%s/%s", step->folder, file));
-        TRY(fsio_path(path, "%s/%s", checkpoint_dir, file));
-        TRY(store_size(store, name, &there));
-        if (there != bytes)
-            TRY(store_put_file(store, name, path, bytes));
-    }
-    return ERR_OK;
 }
 
 enum err mirror_missing(struct store *store, const struct mirror_step *step,
@@ -224,15 +182,7 @@ enum err mirror_commit(struct store *store, const struct mirror_step *step)
     return store_put(store, name, step->text, step->text_bytes);
 }
 
-static enum err remove_folder(struct store *store, const char *folder)
-{
-    char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
-    TRY(fsio_path(prefix, "%.63s/", folder));
-    TRY(fsio_path(first, "%s" CKPT_MANIFEST_FILE, prefix));
-    return store_remove(store, first, prefix);
-}
-
-/* Names come in the order of steps, since these have leading zeros. */
+/* With keep 0 what is below a whole one was looked at when that came. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later)
 {
@@ -240,31 +190,36 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
     struct store_names names;
     struct named own, one;
     int64_t kept = 1;
+    char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
     take_apart(&(struct store_name){ (char *)step->folder, -1 }, &own);
     for (int i = names.count; i-- > 0;) {
         bool whole = false;
         take_apart(&names.list[i], &one);
         bool after = one.step >= own.step;
-        bool always = keep_every > 0 && one.step % keep_every == 0;
+        bool always =
+            keep == 0 || (keep_every > 0 && one.step % keep_every == 0);
         if (one.step < 0 || strcmp(one.run, own.run) != 0 ||
             strcmp(one.folder, own.folder) == 0 || (after && !later))
             continue;
-        bool newest = keep == 0 || kept < keep;
+        bool newest = kept < (keep == 0 ? 2 : keep);
         if (!after && !newest && always)
             continue; /* looked at when it was one of the newest */
         if (!after && newest)
             TRY_OUT(is_whole(store, one.folder, &whole));
         kept += whole;
-        if (!whole)
-            TRY_OUT(remove_folder(store, one.folder));
+        if (whole)
+            continue;
+        TRY_OUT(fsio_path(prefix, "%.63s/", one.folder));
+        TRY_OUT(fsio_path(first, "%s" CKPT_MANIFEST_FILE, prefix));
+        TRY_OUT(store_remove(store, first, prefix));
     }
 out:
     store_names_free(&names);
     return rc;
 }
 
-/* --- back --- */
+/* --- both ways --- */
 
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to)
@@ -290,18 +245,37 @@ static enum err get_file(struct store *store, const char *name,
     return rc == ERR_OK ? fsio_fsync_dir(parent) : rc;
 }
 
-enum err mirror_get(struct store *store, const struct mirror_step *step,
-                    const char *to, int rank, int ranks)
+enum err mirror_files(struct store *store, const struct mirror_step *step,
+                      const char *dir, int rank, int ranks, bool back)
 {
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_read *reader = NULL;
     for (int i = 0; i < file_count(step); i++) {
         char name[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-        int64_t bytes;
-        if (!is_share(i, file_count(step), rank, ranks))
-            continue;
+        int64_t bytes, there;
         const char *file = file_of(step, i, &bytes);
-        TRY(fsio_path(name, "%s/%s", step->folder, file));
-        TRY(fsio_path(path, "%s/%s", to, file));
-        TRY(get_file(store, name, path, bytes));
+        /* neighbours in the order of ranks wrote neighbours in that of files */
+        if ((int64_t)i * ranks / file_count(step) != rank)
+            continue;
+        TRY_OUT(fsio_path(name, "%s/%s", step->folder, file));
+        TRY_OUT(fsio_path(path, "%s/%s", dir, file));
+        if (!back) {
+            TRY_OUT(store_size(store, name, &there));
+            if (there != bytes)
+                TRY_OUT(store_put_file(store, name, path, bytes));
+            continue;
+        }
+        TRY_OUT(get_file(store, name, path, bytes));
+        if (reader == NULL) {
+            TRY_OUT(ckpt_manifest_read(dir, NULL, NULL, &manifest));
+            TRY_OUT(ckpt_read_create(dir, manifest, &reader));
+        }
+        if (i < manifest->shard_count)
+            TRY_OUT(ckpt_read_all(reader, i, NULL, NULL));
     }
-    return ERR_OK;
+out:
+    ckpt_read_destroy(reader);
+    ckpt_manifest_destroy(manifest);
+    return rc;
 }

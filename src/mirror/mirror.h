@@ -26,15 +26,17 @@ void mirror_step_free(struct mirror_step *step);
 /* The checkpoint in a folder of this machine; of its manifest the files alone. */
 enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out);
 
-/* The newest whole one above a step, without its manifest; step -1: none. uuid: of the
- * run whose they are to be; "": of whatever run, but ERR_USAGE where they are of
+/* The newest whole one between two steps, without its manifest; step -1: none. uuid: of
+ * the run whose they are to be; "": of whatever run, but ERR_USAGE where they are of
  * several. */
-enum err mirror_newest(struct store *store, int64_t above, const char *uuid,
-                       struct mirror_step *out);
+enum err mirror_newest(struct store *store, int64_t above, int64_t below,
+                       const char *uuid, struct mirror_step *out);
 
-/* Put a rank's share of the files that lie in checkpoint_dir. */
-enum err mirror_put(struct store *store, const struct mirror_step *step,
-                    const char *checkpoint_dir, int rank, int ranks);
+/* Put a rank's share of the files that lie in a folder; or get them back into it, where
+ * MANIFEST.json is, each checked: damage is ERR_CHECKPOINT, a file that is no more there
+ * ERR_DATA. */
+enum err mirror_files(struct store *store, const struct mirror_step *step,
+                      const char *dir, int rank, int ranks, bool back);
 /* How many files are not there yet, and one of them. */
 enum err mirror_missing(struct store *store, const struct mirror_step *step,
                         int *count, char file[CKPT_FILE_BYTES]);
@@ -46,9 +48,6 @@ enum err mirror_commit(struct store *store, const struct mirror_step *step);
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later);
 
-/* Fetch MANIFEST.json into a folder; then, of what mirror_step_of() has made of that,
- * a rank's share of the files. */
+/* Fetch MANIFEST.json into a folder. */
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to);
-enum err mirror_get(struct store *store, const struct mirror_step *step,
-                    const char *to, int rank, int ranks);

@@ -30,6 +30,8 @@ enum err start_threads(struct comm *comm, int requested, int *threads);
  * what belongs to a thread, as the use of a device, it has to do itself.
  * Collective. */
 enum err start_alone(struct comm *comm, enum err (*work)(void *arg), void *arg);
+/* The same with work of each rank, or NULL; all return the worst code. */
+enum err start_each(struct comm *comm, enum err (*work)(void *arg), void *arg);
 
 /* Which GPUs the ranks of a run have: one each, and none is left idle.
  *

@@ -1,9 +1,9 @@
-/* Runs work of rank 0 in a thread while the other ranks wait and are told
- * several times per deadline that rank 0 lives.
+/* Runs work of rank 0, or of each, in a thread while the other ranks wait and are told
+ * several times per deadline that who is at it lives.
  *
  * A wait for another rank has a deadline, so that a dead node is found; work that
  * takes minutes would look like one. A longer deadline would be a guess and find
- * the dead one late. So rank 0's own thread tells "not done yet" while another works,
+ * the dead one late. So the rank's own thread tells "not done yet" while another works,
  * which must not use comm. It tells by a sum: so it waits for all, hears who is missing,
  * and answers when the roll is called. */
 #include "src/train/start/start.h"
@@ -23,7 +23,7 @@
 #define LOOK_S 2e-3
 
 struct task {
-    enum err (*work)(void *arg);
+    enum err (*work)(void *arg); /* NULL: there is none on this rank */
     void *arg;
     struct err_kept end;
     atomic_bool done;
@@ -52,19 +52,19 @@ static enum err give_signs(struct comm *comm, const struct task *task)
     int64_t done = 0;
     assert(sign_s > 0.0);
     while (done == 0) {
-        done = comm_rank(comm) == 0 && look(task, sign_s);
-        TRY(comm_all_reduce_i64(comm, &done, 1, COMM_MAX));
+        done = task->work == NULL || look(task, sign_s);
+        TRY(comm_all_reduce_i64(comm, &done, 1, COMM_MIN));
     }
     return ERR_OK;
 }
 
-enum err start_alone(struct comm *comm, enum err (*work)(void *arg), void *arg)
+enum err start_each(struct comm *comm, enum err (*work)(void *arg), void *arg)
 {
     enum err rc = ERR_OK;
     struct task task = { .work = work, .arg = arg };
     pthread_t thread;
     bool begun = false;
-    if (comm_rank(comm) == 0) {
+    if (work != NULL) {
         begun = pthread_create(&thread, NULL, work_main, &task) == 0;
         if (!begun)
             rc = err_set(ERR_MEMORY, "no thread can be started");
@@ -77,4 +77,9 @@ out:
     if (rc != ERR_OK)
         return rc;
     return comm_agree(comm, err_again(&task.end));
+}
+
+enum err start_alone(struct comm *comm, enum err (*work)(void *arg), void *arg)
+{
+    return start_each(comm, comm_rank(comm) == 0 ? work : NULL, arg);
 }

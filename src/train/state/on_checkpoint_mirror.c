@@ -6,7 +6,7 @@
  * next rank 0 decides when the last one is done or given up: the newest commit, so
  * that an upload slower than the commits leaves out steps, and ends what it begins.
  * All hear it in the exchange that ends a step, as a number (ASK_MIRROR): twice the
- * step, and one more from a rank that could not put its share of it. Nothing waits
+ * step and one, and one less from a rank that could not put its share of it. Nothing waits
  * for any of this but the end of an attempt, for a while. */
 #include "src/train/state/on_checkpoint_parts.h"
 
@@ -24,6 +24,7 @@
 #include "src/job/ledger.h"
 #include "src/job/stop.h"
 #include "src/mirror/mirror.h"
+#include "src/train/start/start.h"
 
 #define POLL_S 0.2    /* between looks for others' files; grows tenfold */
 #define SIGNAL_S 30.0 /* that the end waits after a signal */
@@ -34,13 +35,14 @@ struct on_checkpoint_mirror {
     enum err (*may_commit)(void *arg);
     void *arg;
     bool looked; /* for newer steps, at the start */
+    bool fails;  /* the thread's last one has */
 
     pthread_t thread;
     bool made;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    /* guarded; the first two change in the training's thread alone */
-    int64_t committed;      /* newest step in the run directory; -1: none */
+    /* guarded; 0: none; the first two change in the training's thread alone */
+    int64_t committed;      /* newest step in the run directory */
     int64_t begun;          /* last step that all were told to put */
     int64_t wanted, worked; /* the thread's step, and the last that has ended */
     int64_t failed;         /* here, or at another rank that has told so */
@@ -65,13 +67,10 @@ static enum err await_files(struct on_checkpoint_mirror *m,
 {
     int count = 0, least = INT32_MAX;
     char file[CKPT_FILE_BYTES];
-    int64_t largest = 0;
     double since = clock_now(), pause_s = POLL_S;
-    for (int i = 0; i < step->manifest->shard_count; i++)
-        if (step->manifest->shards[i].bytes > largest)
-            largest = step->manifest->shards[i].bytes;
-    double most_s = 2 * m->run->settings.data.remote_deadline +
-                    (double)largest / (double)(1 << 20);
+    double files = step->manifest->shard_count + 1;
+    double most_s = 2 * (m->run->settings.data.remote_deadline +
+                         (double)step->manifest->bytes / files / (1 << 20));
     for (;;) {
         TRY(mirror_missing(m->store, step, &count, file));
         if (count == 0)
@@ -100,7 +99,8 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(ckpt_index_path(path, s->run.dir, number));
     TRY_OUT(mirror_step_of(path, &step));
     *bytes = step.manifest->bytes;
-    TRY_OUT(mirror_put(m->store, &step, path, m->run->rank, m->run->ranks));
+    TRY_OUT(mirror_files(m->store, &step, path, m->run->rank, m->run->ranks,
+                         false));
     if (m->run->rank != 0)
         goto out;
     TRY_OUT(await_files(m, &step));
@@ -120,23 +120,22 @@ static void tell(const struct on_checkpoint_mirror *m, int64_t step,
 {
     const struct run *run = m->run;
     char size[32];
-    json_t *fields = NULL;
     units_bytes((double)bytes, size, sizeof size);
-    if (kept->code != ERR_OK)
+    if (kept->code != ERR_OK && (run->rank == 0 || !m->fails))
         log_warn("checkpoint.mirror: step %lld is not there: %s; the run "
                  "directory has it, and the next commit is tried again",
                  (long long)step, kept->text);
-    else if (run->rank == 0)
+    else if (kept->code == ERR_OK && run->rank == 0)
         log_info("step %lld is in %s: %s in %.2fs", (long long)step,
                  store_address(m->store), size, seconds);
     if (run->rank != 0)
         return;
-    if (kept->code == ERR_OK)
-        fields = json_pack("{s:I, s:I, s:f}", "step", (json_int_t)step, "bytes",
-                           (json_int_t)bytes, "seconds", seconds);
-    else
-        fields = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "error",
-                           err_name(kept->code), "reason", kept->text);
+    json_t *fields =
+        kept->code == ERR_OK
+            ? json_pack("{s:I, s:I, s:f}", "step", (json_int_t)step, "bytes",
+                        (json_int_t)bytes, "seconds", seconds)
+            : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "error",
+                        err_name(kept->code), "reason", kept->text);
     if (ledger_append(run->settings.run.dir,
                       kept->code == ERR_OK ? "mirror" : "mirror-failed",
                       run->attempt, fields) != ERR_OK)
@@ -159,11 +158,9 @@ static void *work(void *arg)
         double begin = clock_now();
         err_keep(&kept, upload(m, step, &bytes));
         double seconds = clock_now() - begin;
-        pthread_mutex_lock(&m->mutex);
-        bool quits = m->quits;
-        pthread_mutex_unlock(&m->mutex);
-        if (!quits || kept.code == ERR_OK)
+        if (kept.code == ERR_OK || stays(m, -1))
             tell(m, step, &kept, bytes, seconds);
+        m->fails = kept.code != ERR_OK;
         pthread_mutex_lock(&m->mutex);
         m->worked = step;
         if (kept.code != ERR_OK)
@@ -190,14 +187,9 @@ enum err on_checkpoint_mirror_create(struct run *run,
     if (s->checkpoint.mirror[0] == '\0')
         return ERR_OK;
     TRY(new_zeroed(&m, 1));
-    *m = (struct on_checkpoint_mirror){ .run = run,
-                                        .may_commit = may_commit,
-                                        .arg = arg,
-                                        .committed = -1,
-                                        .begun = -1,
-                                        .wanted = -1,
-                                        .worked = -1,
-                                        .failed = -1 };
+    m->run = run;
+    m->may_commit = may_commit;
+    m->arg = arg;
     pthread_mutex_init(&m->mutex, NULL);
     pthread_cond_init(&m->wake, NULL);
     TRY_OUT(store_open(s->checkpoint.mirror, &options, &m->store));
@@ -243,7 +235,7 @@ void on_checkpoint_mirror_committed(struct on_checkpoint_mirror *m,
     if (m == NULL)
         return;
     pthread_mutex_lock(&m->mutex);
-    m->committed = step;
+    m->committed = step > 0 ? step : 0;
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -274,12 +266,13 @@ void on_checkpoint_mirror_ask(struct on_checkpoint_mirror *m, struct asks *asks)
         return;
     bool idle = is_idle(m);
     pthread_mutex_lock(&m->mutex);
-    if (m->begun >= 0 && m->failed == m->begun)
-        events_ask(asks, ASK_MIRROR, 2 * m->begun + 1);
-    asks->end_s += 2 * m->longest_s;
+    if (m->begun > 0 && m->failed == m->begun)
+        events_ask(asks, ASK_MIRROR, 2 * m->begun);
+    asks->end_s +=
+        fmin(2 * m->longest_s, m->run->settings.checkpoint.mirror_wait_s);
     pthread_mutex_unlock(&m->mutex);
     if (m->run->rank == 0 && idle && m->committed > m->begun)
-        events_ask(asks, ASK_MIRROR, 2 * m->committed);
+        events_ask(asks, ASK_MIRROR, 2 * m->committed + 1);
 }
 
 void on_checkpoint_mirror_hear(struct on_checkpoint_mirror *m, int64_t agreed)
@@ -287,73 +280,67 @@ void on_checkpoint_mirror_hear(struct on_checkpoint_mirror *m, int64_t agreed)
     if (m == NULL || agreed < 2)
         return;
     pthread_mutex_lock(&m->mutex);
-    if (agreed % 2 != 0) {
+    if (agreed % 2 == 0) {
         m->failed = agreed / 2;
-    } else if (agreed / 2 > m->begun) {
+    } else {
         m->begun = m->wanted = agreed / 2;
+        m->failed = m->worked = 0;
         pthread_cond_signal(&m->wake);
     }
     pthread_mutex_unlock(&m->mutex);
 }
 
-/* Rank 0: of the newest nothing more is to be waited for. */
-static bool is_over(struct on_checkpoint_mirror *m, double begin)
+/* Rank 0: what the newest has come to. */
+static bool is_settled(struct on_checkpoint_mirror *m, bool *failed)
 {
-    const struct run *run = m->run;
-    int reason =
-        run->now.stop_signal != 0 ? run->now.stop_signal : stop_requested();
-    double most_s = run->settings.checkpoint.mirror_wait_s, least_s = SIGNAL_S;
+    pthread_mutex_lock(&m->mutex);
+    bool settled = m->wanted == m->worked && m->begun == m->committed;
+    *failed = settled && m->begun > 0 && m->failed == m->begun;
+    pthread_mutex_unlock(&m->mutex);
+    return settled;
+}
+
+/* Seconds that it is waited for. */
+static double wait_most_s(struct on_checkpoint_mirror *m)
+{
+    int now = m->run->now.stop_signal;
+    int reason = now != 0 ? now : stop_requested();
+    double least_s = reason != 0 ? SIGNAL_S : INFINITY;
     pthread_mutex_lock(&m->mutex);
     if (reason == STOP_BY_TIME)
-        least_s = fmax(least_s, 2 * m->longest_s);
-    bool ended = m->wanted == m->worked && m->begun == m->committed;
+        least_s = fmax(SIGNAL_S, 2 * m->longest_s);
     pthread_mutex_unlock(&m->mutex);
-    if (reason != 0)
-        most_s = fmin(most_s, least_s);
-    return ended || clock_now() - begin > most_s;
+    return fmin(m->run->settings.checkpoint.mirror_wait_s, least_s);
 }
 
-/* The newest, which no commit will follow: tried twice, as the commit itself. */
-static bool has_failed(struct on_checkpoint_mirror *m)
-{
-    pthread_mutex_lock(&m->mutex);
-    bool failed = m->wanted == m->worked && m->begun == m->committed &&
-                  m->begun >= 0 && m->failed == m->begun;
-    pthread_mutex_unlock(&m->mutex);
-    return failed && stop_requested() == 0;
-}
-
-static void try_again(struct on_checkpoint_mirror *m)
-{
-    pthread_mutex_lock(&m->mutex);
-    m->failed = m->worked = -1;
-    pthread_cond_signal(&m->wake);
-    pthread_mutex_unlock(&m->mutex);
-}
-
+/* The newest, which no commit will follow, is tried twice, as the commit itself. */
 enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *m)
 {
     double begin = clock_now();
+    bool failed = false, again = false;
     if (m == NULL)
         return ERR_OK;
-    bool again = false;
-    for (int64_t say[3] = { 0, 1 }; say[1] != 0;) {
+    for (int64_t say[2] = { 0, 1 }; say[1] != 0;) {
         struct asks asks = { 0 };
         on_checkpoint_mirror_ask(m, &asks);
-        say[0] = asks.of[ASK_MIRROR];
-        say[2] = m->run->rank == 0 && !again && has_failed(m);
-        say[1] = say[2] != 0 || (m->run->rank == 0 && !is_over(m, begin));
-        TRY(comm_all_reduce_i64(m->run->comm, say, 3, COMM_MAX));
-        if (say[2] != 0)
-            try_again(m);
+        if (m->run->rank != 0)
+            say[1] = 0;
+        else if (!is_settled(m, &failed))
+            say[1] = clock_now() - begin <= wait_most_s(m);
         else
-            on_checkpoint_mirror_hear(m, say[0]);
-        again = again || say[2] != 0;
+            say[1] = failed && !again && stop_requested() == 0;
+        if (m->run->rank == 0 && failed && say[1] != 0) {
+            asks.of[ASK_MIRROR] = 2 * m->begun + 1;
+            again = true;
+        }
+        say[0] = asks.of[ASK_MIRROR];
+        TRY(comm_all_reduce_i64(m->run->comm, say, 2, COMM_MAX));
+        on_checkpoint_mirror_hear(m, say[0]);
         for (double end = clock_now() + POLL_S;
              say[1] != 0 && clock_now() < end && !is_idle(m);)
             clock_sleep(POLL_S / 20);
     }
-    if (m->run->rank == 0 && m->committed >= 0 && !is_idle(m))
+    if (m->run->rank == 0 && !is_idle(m))
         log_warn("checkpoint.mirror: step %lld is not there after %.0f s, and "
                  "is not waited for: the run directory has it, and the next "
                  "attempt goes on with it",
@@ -363,80 +350,110 @@ enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *m)
 
 /* --- at the start --- */
 
-struct found {
-    int64_t step;
-    char folder[64], tmp[FSIO_PATH_MAX];
+struct fetch {
+    struct on_checkpoint_mirror *m;
+    struct found {
+        int64_t here; /* newest step of the run directory; -1: none */
+        int64_t step; /* the newest there, and below the one before; -1: none */
+        char folder[64], tmp[FSIO_PATH_MAX];
+    } found;
 };
 
 /* Rank 0: what is newer there than what is here, and a folder with its manifest. */
-static enum err look(struct on_checkpoint_mirror *m, struct found *out)
+static enum err look(void *arg)
 {
+    const struct on_checkpoint_mirror *m = ((struct fetch *)arg)->m;
+    struct found *out = &((struct fetch *)arg)->found;
     const char *dir = m->run->settings.run.dir;
     struct mirror_step newest;
-    int64_t here = -1;
+    int64_t below = out->step;
     char uuid[CKPT_UUID_BYTES], name[40], path[FSIO_PATH_MAX];
+    *out = (struct found){ .here = -1, .step = -1 };
     enum err rc = ckpt_index_newest(path, dir);
-    if (rc != ERR_OK && rc != ERR_CHECKPOINT)
-        return rc;
     if (rc == ERR_OK)
-        here = ckpt_manifest_step_of(path);
-    TRY(ckpt_index_uuid_read(dir, uuid));
-    rc = mirror_newest(m->store, here, uuid, &newest);
-    m->looked = rc == ERR_OK;
-    if (rc != ERR_OK && here >= 0) {
-        log_warn("checkpoint.mirror: whether it has a newer step than %lld is "
-                 "not known: %s",
-                 (long long)here, err_text());
-        return ERR_OK;
-    }
-    out->step = newest.step;
-    if (rc != ERR_OK || newest.step < 0)
+        out->here = ckpt_manifest_step_of(path);
+    else if (rc != ERR_CHECKPOINT)
         return rc;
+    TRY(ckpt_index_uuid_read(dir, uuid));
+    TRY(mirror_newest(m->store, out->here, below, uuid, &newest));
+    out->step = newest.step;
+    if (newest.step < 0)
+        return ERR_OK;
     memcpy(out->folder, newest.folder, sizeof out->folder);
     snprintf(name, sizeof name, "mirror.%d", m->run->attempt);
     log_info("the run directory has %s: step %lld comes from %s/%s",
-             here < 0 ? "no checkpoint" : "an older checkpoint",
+             out->here < 0 ? "no checkpoint" : "an older checkpoint",
              (long long)newest.step, store_address(m->store), newest.folder);
     TRY(ckpt_index_tmp_path(out->tmp, dir, newest.step, name));
     TRY(ckpt_index_begin(dir, out->tmp, name));
     return mirror_get_manifest(m->store, newest.folder, out->tmp);
 }
 
+/* Each rank: its share. */
+static enum err get(void *arg)
+{
+    const struct fetch *f = arg;
+    const struct run *run = f->m->run;
+    struct mirror_step step;
+    TRY(mirror_step_of(f->found.tmp, &step));
+    enum err rc =
+        strcmp(step.folder, f->found.folder) == 0
+            ? mirror_files(f->m->store, &step, f->found.tmp, run->rank,
+                           run->ranks, true)
+            : err_set(ERR_CHECKPOINT, "%s/%s holds the manifest of %s",
+                      store_address(f->m->store), f->found.folder, step.folder);
+    mirror_step_free(&step);
+    return rc;
+}
+
+/* One checkpoint. Whoever waits hears that others are at it, however long. */
+static enum err fetch(struct fetch *f)
+{
+    struct comm *comm = f->m->run->comm;
+    const char *dir = f->m->run->settings.run.dir;
+    struct found *found = &f->found;
+    struct err_kept kept;
+    enum err rc = start_alone(comm, look, f);
+    if (rc != ERR_COMM)
+        TRY(comm_broadcast(comm, found, sizeof *found, 0));
+    if (rc == ERR_OK && found->step >= 0)
+        rc = start_each(comm, get, f);
+    if (f->m->run->rank == 0 && found->tmp[0] != '\0') {
+        if (rc == ERR_OK)
+            rc = ckpt_index_commit(dir, found->step, found->tmp, true, NULL);
+        err_keep(&kept, rc);
+        if (rc != ERR_OK)
+            (void)ckpt_index_discard(dir, found->tmp);
+        err_again(&kept);
+    }
+    return comm_agree(comm, rc);
+}
+
 enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
 {
-    struct found found = { .step = -1 };
-    struct mirror_step step = { .step = -1 };
+    struct fetch f = { m, { .step = INT64_MAX } };
+    struct err_kept bad = { ERR_OK, "" };
+    enum err rc;
     if (m == NULL)
         return ERR_OK;
     m->looked = m->run->position.came_back.asked;
     if (m->looked)
         return ERR_OK;
-    const char *dir = m->run->settings.run.dir;
-    struct comm *comm = m->run->comm;
-    enum err rc = m->run->rank == 0 ? look(m, &found) : ERR_OK;
-    rc = comm_agree(comm, rc);
-    if (rc == ERR_OK)
-        TRY(comm_broadcast(comm, &found, sizeof found, 0));
-    if (rc == ERR_OK && found.step < 0)
-        return ERR_OK;
-    if (rc == ERR_OK) {
-        rc = mirror_step_of(found.tmp, &step);
-        if (rc == ERR_OK && strcmp(step.folder, found.folder) != 0)
-            rc = err_set(ERR_CHECKPOINT, "%s/%s holds the manifest of %s",
-                         store_address(m->store), found.folder, step.folder);
-        if (rc == ERR_OK)
-            rc = mirror_get(m->store, &step, found.tmp, m->run->rank,
-                            m->run->ranks);
-        mirror_step_free(&step);
-        rc = comm_agree(comm, rc);
+    while (((rc = fetch(&f)) == ERR_DATA || rc == ERR_CHECKPOINT) &&
+           f.found.step >= 0) {
+        err_keep(&bad, rc);
+        if (m->run->rank == 0)
+            log_warn("checkpoint.mirror: step %lld is passed over: %s",
+                     (long long)f.found.step, bad.text);
     }
-    if (m->run->rank == 0 && rc == ERR_OK)
-        rc = ckpt_index_commit(dir, found.step, found.tmp, true, NULL);
-    if (m->run->rank == 0 && rc != ERR_OK && found.tmp[0] != '\0') {
-        struct err_kept kept;
-        err_keep(&kept, rc);
-        (void)ckpt_index_discard(dir, found.tmp);
-        err_again(&kept);
-    }
-    return err_prefix(comm_agree(comm, rc), "checkpoint.mirror");
+    if (rc == ERR_OK && f.found.step < 0)
+        rc = err_again(&bad);
+    m->looked = rc == ERR_OK;
+    if (rc == ERR_OK || rc == ERR_COMM || f.found.here < 0)
+        return err_prefix(rc, "checkpoint.mirror");
+    if (m->run->rank == 0)
+        log_warn("checkpoint.mirror: what it has newer than step %lld, from "
+                 "which the run goes on, does not come: %s",
+                 (long long)f.found.here, err_text());
+    return ERR_OK;
 }

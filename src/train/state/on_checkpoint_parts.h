@@ -202,8 +202,9 @@ void on_checkpoint_mirror_stop(struct on_checkpoint_mirror *mirror);
 void on_checkpoint_mirror_destroy(struct on_checkpoint_mirror *mirror);
 
 /* Before a load: what the mirror has newer than the run directory comes into that,
- * each rank its share. An error where the run directory has nothing and what the
- * mirror has is not known: the run would begin anew. Collective. */
+ * each rank its share; what is damaged there is passed over. An error only where the run
+ * directory has nothing and what the mirror has is not known, or all of it is damaged:
+ * the run would begin anew. Collective. */
 enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *mirror);
 
 /* The run directory's newest step. */
