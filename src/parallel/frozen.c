@@ -28,9 +28,11 @@ size_t frozen_plan(const struct params *params, enum dtype dtype)
     return (size_t)params->elements * dtype_bytes(dtype);
 }
 
-/* A buffer of fp32, and on a processor one to round from. */
-size_t frozen_fill_plan(const struct params *params, enum dtype dtype)
+size_t frozen_fill_plan(const struct kernels *kernels,
+                        const struct params *params, enum dtype dtype)
 {
+    if (!kernels->memory->device && dtype == DTYPE_F32)
+        return 0; /* values go where they belong */
     int64_t most =
         params->elements < FILL_ELEMENTS ? params->elements : FILL_ELEMENTS;
     return (size_t)most * sizeof(float) * (dtype == DTYPE_F32 ? 1 : 2);

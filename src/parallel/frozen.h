@@ -52,8 +52,10 @@ void frozen_destroy(struct frozen *frozen);
 
 /* Bytes of the tensors, on each rank as if it had them alone. */
 size_t frozen_plan(const struct params *params, enum dtype dtype);
-/* Bytes of the host, for a moment, while they are filled. */
-size_t frozen_fill_plan(const struct params *params, enum dtype dtype);
+/* Bytes of the host, for a moment, while they are filled: a buffer of fp32, and on a
+ * processor one to round from; none where values go where they belong. */
+size_t frozen_fill_plan(const struct kernels *kernels,
+                        const struct params *params, enum dtype dtype);
 
 /* Fills them as replica_init() does (source NULL: fresh ones), between batches.
  * Collective; fails on all ranks or on none. */

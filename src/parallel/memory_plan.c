@@ -106,7 +106,7 @@ static size_t filling(const struct memory_plan_input *input)
     const struct params *frozen = input->params->frozen;
     size_t bytes = input->reads ? WEIGHTS_READING_BYTES : 0;
     if (frozen != NULL)
-        bytes += frozen_fill_plan(frozen, input->replica.dtype);
+        bytes += frozen_fill_plan(input->kernels, frozen, input->replica.dtype);
     return bytes;
 }
 
