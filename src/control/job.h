@@ -42,11 +42,10 @@ struct job_facts {
     const char *written; /* "CODE TEXT": the gravest words of a rank */
     const char *stop;    /* USR1, TERM or STOP: the job was asked to stop */
     bool stop_file;      /* RUN/STOP is there */
-    const char
-        *left;     /* the slow node that the run has ended it to leave; "all":
-                            it has to have all checked */
-    bool opened;   /* the ranks had opened the run */
-    bool advanced; /* there is a newer checkpoint than before it */
+    /* the slow node that the run has ended it to leave; "all": to have all checked */
+    const char *left;
+    bool opened;        /* the ranks had opened the run */
+    bool advanced;      /* there is a newer checkpoint than before it */
     bool may_requeue;   /* Slurm's Requeue of the job */
     bool elsewhere;     /* JOB_NODES: the next start has others than the bad */
     int futile;         /* attempts in vain before this one, in a row */

@@ -1,5 +1,5 @@
-/* tessera-ckpt next: what a launch script does when an attempt has ended or could
- * not begin. The decision is made in src/control/job.h, of the facts that the
+/* What launch scripts ask: tessera-ckpt next, and below it watch and ledger. `next`
+ * says what such a script does when an attempt has ended or could not begin. The decision is made in src/control/job.h, of the facts that the
  * script has, as words KEY=VALUE, and of those that stand in the run directory:
  * its ledger, its checkpoints, what the ranks wrote, a file STOP.
  *
