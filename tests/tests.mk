@@ -24,9 +24,12 @@ TESTS_N  := $(shell printf '%s\n' $(TEST_BIN) | grep -E '_n[1-8]+$$')
 TESTS_1  := $(filter-out $(TESTS_N),$(TEST_BIN))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
 TESTS_EMU := $(foreach t,$(TEST_BIN),$(if $(findstring _emu,$(t)),$(t)))
-# Three lanes, in each one test after the other: jobs on Slurm, which mostly wait; what
-# else runs whole programs; tests in C (tests/DESIGN.md).
-LANES    := -j3 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=tests/*.{bats,t}' --rules 'seq=**'
+# Four lanes, in each one test after the other: jobs on Slurm, which mostly wait; ranks
+# that die, and whole programs on files and nodes; what else runs whole programs; tests
+# in C (tests/DESIGN.md).
+LANES    := -j4 --rules 'seq=tests/{slurm_*,cluster}.bats' \
+            --rules 'seq={$(B)/tests/test_*_dead,tests/{ckpt_*,data_*,health_*,train*,inputs}.{bats,t}}' \
+            --rules 'seq=tests/*.{bats,t}' --rules 'seq=**'
 # fuzzers: make fuzz, and in make check their corpora alone
 FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
