@@ -132,6 +132,7 @@ LARGE=(train.max_duration=1ba train.global_batch=128 parallel.slots=2
 # address_space: KiB, the most that a rank takes with leaves of 32
 address_space() {
     local rank most=0 peak
+    rm -rf "$DIR/space"
     start 2 "$DIR/space" "${LARGE[@]}" train.microbatch=32 \
         train.max_duration=1000ba
     wait_for 60 test -e "$DIR/space/checkpoints/step-000000001"
@@ -171,10 +172,38 @@ one_short() {
     [ "$(digest "$dir")" = "$(digest "$DIR/told")" ]
     train 2 "$dir" "${fast[@]}" train.max_duration=2ba train.microbatch=64
     [ "$(stored "$dir")" = 32 ]
-    one_short $kib "$DIR/short-elastic" "${LARGE[@]}"
+    one_short $kib "$DIR/short-elastic" "${LARGE[@]}" train.microbatch=64
     [ "$status" -eq 93 ]
     [[ "$output" == *"rank 1 ("*"memory"* ]]
     [ -z "$(ls "$DIR/short-elastic/checkpoints")" ]
+}
+
+@test "elastic: a new run chooses what fits its machine, and keeps it on any other" {
+    export MALLOC_ARENA_MAX=1
+    kib=$(($(address_space) + 40960))
+    dir=$DIR/chosen
+    one_short $kib "$dir" "${LARGE[@]}"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"train.microbatch is now 32, no longer 64 (the run keeps it, "*"rank 1"* ]]
+    [ "$(stored "$dir")" = 32 ]
+    grep -E 'microbatch *= *32\b' "$dir/config.cfg"
+    train 2 "$DIR/told-elastic" "${LARGE[@]}" train.microbatch=32
+    [ "$(digest "$dir")" = "$(digest "$DIR/told-elastic")" ]
+    # with and without room for more, and without what the last start has left
+    one_short $kib "$dir" "${LARGE[@]}" train.max_duration=2ba
+    [ "$status" -eq 0 ] && [[ "$output" != *"train.microbatch is now"* ]]
+    train 2 "$dir" "${LARGE[@]}" train.max_duration=3ba
+    rm "$dir/config.cfg"
+    train 1 "$dir" "${LARGE[@]}" train.max_duration=4ba
+    train 2 "$DIR/told-elastic" "${LARGE[@]}" train.max_duration=4ba train.microbatch=32
+    [ "$(stored "$dir")" = 32 ]
+    [ "$(digest "$dir")" = "$(digest "$DIR/told-elastic")" ]
+    # one that was begun with more room needs it on
+    train 2 "$DIR/wide" "${LARGE[@]}"
+    rm "$DIR/wide/config.cfg"
+    one_short $kib "$DIR/wide" "${LARGE[@]}" train.max_duration=2ba
+    [ "$status" -eq 93 ]
+    [ "$(stored "$DIR/wide")" = 64 ]
 }
 
 WIDE=(train.max_duration=2ba train.global_batch=64 parallel.slots=2

@@ -217,9 +217,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
                   ALSO("global_batch_size global_train_batch_size") })         \
     S(train, INT(0, TRAIN_SAMPLES_MAX), microbatch, "auto",                    \
       SETTING_STAYS | SETTING_AUTO,                                            \
-      "samples computed at once (a leaf); auto: a whole slot, or with "        \
-      "memory.limit the largest part that fits it; a run that does not fit "   \
-      "its machine ends and says what would",                                  \
+      "samples computed at once (a leaf); auto: a whole slot, or the largest " \
+      "part that fits memory.limit and, in a new run, the machine; any other " \
+      "run that does not fit ends and says what would",                        \
       .theirs = {                                                              \
           THEIRS("per_device_train_batch_size per_gpu_train_batch_size",       \
                  "samples computed at once; train.global_batch is that of "    \

@@ -154,7 +154,7 @@ int64_t start_fixed_microbatch(const struct run *run, const json_t *state)
     bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
     if (then < 1 || slot % then != 0)
         return 0;
-    if (then == now || (then > now && run->engine.shrunk))
+    if (then == now || (!elastic && then > now && run->engine.shrunk))
         return now;
     if (s->microbatch_automatic || (!elastic && then < now))
         return then;

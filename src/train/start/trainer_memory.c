@@ -9,8 +9,10 @@
  * only when there is a replica to read it into.
  *
  * An allocation that fails on one rank is a smaller microbatch on all, as leaves
- * must be alike, or under "elastic" the run's end, as bits depend on it. The replica stays and only counts leaves anew; model, batch and
- * losses are made for one microbatch and go. */
+ * must be alike. Under "elastic" bits depend on it: there only a run without a step
+ * takes a smaller one, if it was left to choose, and later the run ends. The replica
+ * stays and only counts leaves anew; model, batch and losses are made for one
+ * microbatch and go. */
 #include "src/base/new.h"
 #include "src/train/start/start.h"
 #include "src/train/profile/profile.h"
@@ -122,21 +124,17 @@ static enum err choose_strategy(struct run *run,
                                 const struct train_settings *started)
 {
     struct train_settings *s = &run->settings;
-    int64_t microbatch = s->train.microbatch;
     char why[384];
-    s->train.microbatch = expected_microbatch(s, started);
-    enum err rc = train_memory_strategy(s, place, (size_t)s->memory.limit, why,
-                                        sizeof why);
-    s->train.microbatch = microbatch;
-    if (rc != ERR_OK)
-        return rc;
+    TRY(train_memory_strategy(s, place, (size_t)s->memory.limit, why,
+                              sizeof why));
     if (started != NULL)
         keep_strategy(run, started, why, sizeof why);
     log_info("%s", why);
     return ERR_OK;
 }
 
-/* "auto" becomes the same on all ranks, for the one that has least. */
+/* A run goes on with what its last start had, "auto" becomes the same on all ranks, for
+ * the one that has least. */
 static enum err settle_strategy(struct run *run)
 {
     enum err rc = ERR_OK;
@@ -149,6 +147,9 @@ static enum err settle_strategy(struct run *run)
     run->engine.place.resumed = started != NULL;
     TRY_OUT(comm_broadcast(run->comm, &run->engine.place.resumed,
                            sizeof run->engine.place.resumed, 0));
+    s->train.microbatch = expected_microbatch(s, started);
+    TRY_OUT(comm_broadcast(run->comm, &s->train.microbatch,
+                           sizeof s->train.microbatch, 0));
     if (s->parallel.strategy != REPLICA_AUTO)
         goto out;
     place = run->engine.place;
@@ -253,16 +254,18 @@ static enum err make_replica(struct run *run)
                           run->engine.params, &options, &run->engine.replica);
 }
 
-/* One smaller, without making it. */
-static enum err step_down(struct run *run)
+/* One smaller, without making it; `begun`: bits may depend on the one there is. */
+static enum err step_down(struct run *run, bool begun)
 {
     struct train_settings *s = &run->settings;
     int64_t smaller = train_memory_smaller(s->train.microbatch);
-    if (s->parallel.determinism == DETERMINISM_ELASTIC || smaller == 0)
+    bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
+    if (smaller == 0 || (elastic && (begun || !s->microbatch_automatic)))
         return ERR_MEMORY;
     if (run->rank == 0)
-        log_warn("train.microbatch is now %lld, no longer %lld: %s",
+        log_warn("train.microbatch is now %lld, no longer %lld%s: %s",
                  (long long)smaller, (long long)s->train.microbatch,
+                 elastic ? " (the run keeps it, and has the bits of it)" : "",
                  err_text());
     s->train.microbatch = smaller;
     run->engine.shrunk = true;
@@ -285,14 +288,14 @@ enum err trainer_memory_create(struct run *run)
             rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        TRY(step_down(run));
+        TRY(step_down(run, run->engine.place.resumed));
         drop_leaf(run);
     }
 }
 
 enum err trainer_memory_shrink(struct run *run)
 {
-    TRY(step_down(run));
+    TRY(step_down(run, run->position.step > 0));
     drop_leaf(run);
     return trainer_memory_create(run);
 }
@@ -300,6 +303,7 @@ enum err trainer_memory_shrink(struct run *run)
 enum err trainer_memory_adopt(struct run *run, int64_t microbatch)
 {
     run->settings.train.microbatch = microbatch;
+    run->engine.place.resumed = true; /* also where config.cfg is gone */
     assert(microbatch > 0);
     drop_leaf(run);
     return trainer_memory_create(run);
