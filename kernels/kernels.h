@@ -60,9 +60,10 @@ struct kernels {
     /* The choices as text, for other ranks and attempts; the caller frees it.
      */
     enum err (*choices)(char **text);
-    /* Takes them. ERR_DATA: the text is damaged; ERR_UNSUPPORTED: a library is
-     * missing or of another version. */
-    enum err (*choose)(const char *text);
+    /* Takes them, for ops with no less scratch than ctx has. ERR_DATA: the text is
+     * damaged; ERR_UNSUPPORTED: a library is missing, of another version, or has
+     * them not on this GPU. */
+    enum err (*choose)(const struct kernel_ctx *ctx, const char *text);
     /* Whether slower kernels of our own may compute where a library is missing
      * or has nothing for a shape: true until this is called, and the log says
      * so. false: ops and measure return ERR_UNSUPPORTED then, and so does this

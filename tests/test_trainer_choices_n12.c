@@ -53,9 +53,9 @@ static enum err table_choices(char **text)
     return ERR_OK;
 }
 
-static enum err table_choose(const char *text)
+static enum err table_choose(const struct kernel_ctx *ctx, const char *text)
 {
-    if (text[0] != installed[0])
+    if (ctx->scratch_bytes == 0 || text[0] != installed[0])
         return err_set(ERR_UNSUPPORTED, "library %c is not here", text[0]);
     snprintf(chosen, sizeof chosen, "%s", text);
     return ERR_OK;

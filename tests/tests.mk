@@ -68,7 +68,7 @@ RACES_SHORT := $(if $(HAVE_CXX),$(filter-out %gemm %gemm_bf16 %norm %moe %attent
 # --- objects ------------------------------------------------------------------
 $(B)/tests/test_health_gpu.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 $(addprefix $(B)/tests/,gpu/managed_cuda.o $(patsubst %,%.o,cuda_blas_fake cuda_dnn_fake) $(notdir $(patsubst tests/%.c,%.o,$(wildcard tests/*_nvcc.c)))): CPPFLAGS += -isystem $(CUDA_ROOT)/include
-$(B)/tests/test_cuda_dnn_nvcc.o: CPPFLAGS += -DDRIVER_DOUBLE='"$(abspath $(B))/tests/libcuda.so.1"'
+$(B)/tests/test_cuda_parts_dnn_nvcc.o: CPPFLAGS += -DDRIVER_DOUBLE='"$(abspath $(B))/tests/libcuda.so.1"'
 
 CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
@@ -131,7 +131,8 @@ $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(addprefix $(B)/tests/,test_model test_model_tuned test_model_sequence test_model_device_emu): $(B)/tests/model_reference.o
 $(filter %_faults,$(TEST_BIN)): $(FAULTS)
 $(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
-$(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
+$(B)/tests/test_cuda_dnn_nvcc $(B)/tests/test_cuda_parts_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o
+$(B)/tests/test_cuda_parts_dnn_nvcc: | $(B)/tests/libcuda.so.1
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 

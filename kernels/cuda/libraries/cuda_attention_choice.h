@@ -3,8 +3,8 @@
  * and attempts of a run should have the same: it is the own one until
  * cuda_attention_choice_measure() or _choose() says otherwise, and goes into
  * checkpoints as text. cuDNN is asked only for what cuda_dnn_attention_fits(),
- * and taken only where ctx->scratch has room for it; backward goes through a
- * batch as cuda_dnn_attention.h says, and a choice is one for a part. */
+ * and taken only where ctx->scratch has room for a part of it, as
+ * cuda_dnn_attention.h cuts it; a choice says the parts and cuDNN's engine. */
 #pragma once
 
 #include <stddef.h>
@@ -63,7 +63,10 @@ enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
 /* All choices as text; the caller frees it. */
 enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
                                      char **text);
-/* Takes them from text. ERR_DATA: it is damaged; ERR_UNSUPPORTED: it wants
- * another version of cuDNN. Nothing is changed then. */
+/* Takes them from text and makes their plans, which takes seconds. ERR_DATA: it is
+ * damaged; ERR_UNSUPPORTED: it wants another version of cuDNN, an engine that it
+ * does not have here or more than ctx's scratch, or is too old to say. Nothing is
+ * changed then. */
 enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
+                                    const struct kernel_ctx *ctx,
                                     const char *text);

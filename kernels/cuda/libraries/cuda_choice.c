@@ -74,16 +74,20 @@ enum err cuda_choice_attention_backward KERNEL_LIKE(attention_backward)
                                    dqkv);
 }
 
-size_t cuda_choice_scratch(const struct kernel_limits *limits)
+size_t cuda_choice_attention_scratch(const struct kernel_limits *limits)
 {
-    size_t bytes = CUDA_BLAS_WORKSPACE;
 #ifdef KERNELS_CUDNN
-    size_t cut = cuda_dnn_attention_cut_scratch(limits);
-    bytes = cut > bytes ? cut : bytes;
+    return cuda_dnn_attention_cut_scratch(limits);
 #else
     (void)limits;
+    return 0;
 #endif
-    return bytes;
+}
+
+size_t cuda_choice_scratch(const struct kernel_limits *limits)
+{
+    size_t cut = cuda_choice_attention_scratch(limits);
+    return cut > CUDA_BLAS_WORKSPACE ? cut : CUDA_BLAS_WORKSPACE;
 }
 
 static enum err attention_measure(const struct kernel_ctx *ctx, void *memory,
@@ -110,12 +114,13 @@ static enum err attention_write(char **text)
 }
 
 /* A text without a cuDNN in it is nobody's business. */
-static enum err attention_read(const char *text)
+static enum err attention_read(const struct kernel_ctx *ctx, const char *text)
 {
 #ifdef KERNELS_CUDNN
     if (attention_shared() != NULL && *text != '\0')
-        return cuda_attention_choice_read(attention, text);
+        return cuda_attention_choice_read(attention, ctx, text);
 #endif
+    (void)ctx;
     if (strstr(text, "\ncudnn ") == NULL)
         return ERR_OK;
     return err_set(ERR_UNSUPPORTED,
@@ -154,7 +159,7 @@ out:
     return rc;
 }
 
-enum err cuda_choice_read(const char *text)
+enum err cuda_choice_read(const struct kernel_ctx *ctx, const char *text)
 {
     enum err rc = ERR_OK;
     struct cuda_blas *blas = cuda_blas_shared();
@@ -172,7 +177,7 @@ enum err cuda_choice_read(const char *text)
             err_set(ERR_UNSUPPORTED,
                     "the run's products are cuBLASLt's, which cannot be used "
                     "here: load the version that the run began with"));
-    TRY_OUT(attention_read(at + strlen(SEPARATOR)));
+    TRY_OUT(attention_read(ctx, at + strlen(SEPARATOR)));
     if (*products != '\0')
         TRY_OUT(cuda_blas_choose(blas, products));
 out:

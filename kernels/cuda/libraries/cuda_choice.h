@@ -10,13 +10,14 @@
 enum err cuda_choice_measure(const struct kernel_ctx *ctx, void *memory,
                              size_t bytes);
 enum err cuda_choice_write(char **text);
-enum err cuda_choice_read(const char *text);
+enum err cuda_choice_read(const struct kernel_ctx *ctx, const char *text);
 
 /* The table's attention: the own kernels' or cuDNN's. */
 enum err cuda_choice_attention_forward KERNEL_LIKE(attention_forward);
 enum err cuda_choice_attention_backward KERNEL_LIKE(attention_backward);
-/* Scratch that libraries may take, besides the own kernels'. */
+/* Scratch that libraries may take, besides the own kernels'; and cuDNN. */
 size_t cuda_choice_scratch(const struct kernel_limits *limits);
+size_t cuda_choice_attention_scratch(const struct kernel_limits *limits);
 
 /* The table's allow_fallback and chosen. */
 enum err cuda_choice_allow(bool allow);

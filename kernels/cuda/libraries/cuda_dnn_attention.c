@@ -60,15 +60,15 @@ struct cuda_dnn_attention {
     struct cuda_dnn_graph *graph;
     const struct cuda_dnn_library *library;
     bool backward;
-    int64_t slices;
-    size_t delta_bytes; /* [batch, heads of a slice, seq] fp32, before the
+    struct cuda_dnn_attention_cut cut;
+    size_t delta_bytes; /* [sequences, heads, seq] of a part in fp32, before the
                            workspace */
 };
 
 /* What a graph is made of. */
 struct parts {
     struct cuda_dnn_graph *graph;
-    const struct attention *s; /* a slice */
+    const struct attention *s; /* a part */
     int64_t width;             /* heads of all slices in a row of out, */
     int64_t packed;            /* ... and of qkv */
     int q, k_turned;           /* [.., seq, d] and [.., d, seq] */
@@ -303,35 +303,38 @@ bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
 
 /* --- plans --- */
 
-/* A plan is made for a slice of the heads, with strides of the whole: where the
- * heads of a slice begin is a matter of the pointers that a call gives. */
-static struct attention slice_of(const struct attention *shape, int64_t slices)
+/* A plan is made for a part, with strides of the whole: where a part begins is a
+ * matter of the pointers that are given. */
+static struct attention part_of(const struct attention *shape,
+                                struct cuda_dnn_attention_cut cut)
 {
-    struct attention slice = *shape;
-    slice.heads /= slices;
-    slice.kv_heads /= slices;
-    return slice;
+    struct attention part = *shape;
+    part.batch = cut.sequences;
+    part.kv_heads /= shape->heads / cut.heads;
+    part.heads = cut.heads;
+    return part;
 }
 
 enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
                                    cudnnHandle_t handle, const char *device,
                                    const struct attention *shape, bool backward,
-                                   int64_t slices,
+                                   struct cuda_dnn_attention_cut cut,
+                                   char *engine,
                                    struct cuda_dnn_attention **out)
 {
     enum err rc = ERR_OK;
     struct cuda_dnn_attention *attention = NULL;
-    struct attention slice = slice_of(shape, slices);
-    struct parts parts = { .s = &slice,
+    assert(cuda_dnn_attention_cut_is(shape, cut));
+    struct attention part = part_of(shape, cut);
+    struct parts parts = { .s = &part,
                            .width = shape->heads,
                            .packed = shape->heads + 2 * shape->kv_heads };
-    size_t rows = (size_t)(slice.batch * slice.heads * slice.seq);
-    assert(slices == 1 || (shape->batch == 1 && shape->kv_heads % slices == 0));
+    size_t rows = (size_t)(part.batch * part.heads * part.seq);
     *out = NULL;
     TRY(new_zeroed(&attention, 1));
     attention->library = library;
     attention->backward = backward;
-    attention->slices = slices;
+    attention->cut = cut;
     if (backward)
         attention->delta_bytes =
             (rows * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -341,7 +344,7 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
         build_backward(&parts);
     else
         build_forward(&parts);
-    TRY_OUT(cuda_dnn_graph_plan(attention->graph, handle, device));
+    TRY_OUT(cuda_dnn_graph_plan(attention->graph, handle, device, engine));
 out:
     return new_or_none(rc, attention, out, cuda_dnn_attention_destroy);
 }
@@ -369,6 +372,18 @@ struct operands {
     float scale, masked, one;
 };
 
+/* Tensors of the table. */
+struct tensors {
+    const void *qkv, *out, *dout;
+    const float *lse;
+    void *dqkv;
+};
+
+/* Where a part begins: heads are of queries and of keys. */
+struct begin {
+    int64_t sequence, head, kv_head;
+};
+
 static void give(struct operands *o, int64_t id, const void *memory)
 {
     assert(o->count < ID_COUNT && id > 0 && id < ID_COUNT);
@@ -376,23 +391,28 @@ static void give(struct operands *o, int64_t id, const void *memory)
     o->pointers[o->count++] = (void *)(uintptr_t)memory;
 }
 
-static const char *head(const struct attention *s, const void *packed,
-                        int64_t number)
+/* The head of the first token of a sequence, in rows of `width` heads. */
+static const char *head(const struct attention *s, const void *tensor,
+                        int64_t width, int64_t sequence, int64_t number)
 {
-    return (const char *)packed + 2 * number * s->head_dim;
+    return (const char *)tensor +
+           2 * (sequence * s->seq * width + number) * s->head_dim;
 }
 
-/* Where the slice begins, by heads of queries and of keys. */
-struct begin {
-    int64_t head, kv_head;
-};
-
-static void give_inputs(struct operands *o, const struct attention *s,
-                        struct begin at, const void *qkv)
+static void give_packed(struct operands *o, const struct attention *s,
+                        struct begin at, const void *packed, int64_t q,
+                        int64_t k, int64_t v)
 {
-    give(o, ID_Q, head(s, qkv, at.head));
-    give(o, ID_K, head(s, qkv, s->heads + at.kv_head));
-    give(o, ID_V, head(s, qkv, s->heads + s->kv_heads + at.kv_head));
+    int64_t first_v = s->heads + s->kv_heads, width = first_v + s->kv_heads;
+    give(o, q, head(s, packed, width, at.sequence, at.head));
+    give(o, k, head(s, packed, width, at.sequence, s->heads + at.kv_head));
+    give(o, v, head(s, packed, width, at.sequence, first_v + at.kv_head));
+}
+
+static void give_part(struct operands *o, const struct attention *s,
+                      struct begin at, const struct tensors *t)
+{
+    give_packed(o, s, at, t->qkv, ID_Q, ID_K, ID_V);
     o->scale = s->scale;
     o->masked = -INFINITY;
     o->one = 1.0f;
@@ -400,13 +420,35 @@ static void give_inputs(struct operands *o, const struct attention *s,
     give(o, ID_MASKED, &o->masked);
     if (s->alibi_slopes != NULL)
         give(o, ID_SLOPES, s->alibi_slopes + at.head);
+    give(o, ID_OUT, head(s, t->out, s->heads, at.sequence, at.head));
+    give(o, ID_LSE, t->lse + (at.sequence * s->heads + at.head) * s->seq);
 }
 
 static enum err run(const struct cuda_dnn_attention *attention,
                     cudnnHandle_t handle, const struct kernel_ctx *ctx,
-                    const struct operands *o)
+                    const struct attention *s, struct begin at,
+                    const struct tensors *t)
+{
+    struct operands o = { 0 };
+    give_part(&o, s, at, t);
+    if (attention->backward) {
+        give(&o, ID_DOUT, head(s, t->dout, s->heads, at.sequence, at.head));
+        give(&o, ID_DELTA, ctx->scratch);
+        give(&o, ID_ONE, &o.one);
+        give_packed(&o, s, at, t->dqkv, ID_DQ, ID_DK, ID_DV);
+    }
+    return cuda_dnn_graph_run(attention->graph, handle, o.count, o.ids,
+                              o.pointers,
+                              (char *)ctx->scratch + attention->delta_bytes);
+}
+
+static enum err run_parts(const struct cuda_dnn_attention *attention,
+                          cudnnHandle_t handle, const struct kernel_ctx *ctx,
+                          const struct attention *s, const struct tensors *t)
 {
     const struct cuda_dnn_library *library = attention->library;
+    struct attention part = part_of(s, attention->cut);
+    struct begin at = { 0 };
     if (cuda_dnn_attention_scratch(attention) > ctx->scratch_bytes)
         return err_set(ERR_INTERNAL,
                        "cuDNN's attention needs %zu bytes of scratch, there "
@@ -416,9 +458,11 @@ static enum err run(const struct cuda_dnn_attention *attention,
     TRY(cuda_dnn_library_error(library,
                                library->set_stream(handle, ctx->stream),
                                "setting the stream"));
-    return cuda_dnn_graph_run(attention->graph, handle, o->count, o->ids,
-                              o->pointers,
-                              (char *)ctx->scratch + attention->delta_bytes);
+    for (; at.sequence < s->batch; at.sequence += part.batch)
+        for (at.head = at.kv_head = 0; at.head < s->heads;
+             at.head += part.heads, at.kv_head += part.kv_heads)
+            TRY(run(attention, handle, ctx, s, at, t));
+    return ERR_OK;
 }
 
 enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
@@ -427,12 +471,9 @@ enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
                                     const struct attention *shape,
                                     const void *qkv, void *out, float *lse)
 {
-    struct operands o = { 0 };
-    assert(!attention->backward && attention->slices == 1);
-    give_inputs(&o, shape, (struct begin){ 0, 0 }, qkv);
-    give(&o, ID_OUT, out);
-    give(&o, ID_LSE, lse);
-    return run(attention, handle, ctx, &o);
+    const struct tensors t = { .qkv = qkv, .out = out, .lse = lse };
+    assert(!attention->backward);
+    return run_parts(attention, handle, ctx, shape, &t);
 }
 
 enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
@@ -443,22 +484,7 @@ enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
                                      const float *lse, const void *dout,
                                      void *dqkv)
 {
-    struct attention slice = slice_of(shape, attention->slices);
+    const struct tensors t = { qkv, out, dout, lse, dqkv };
     assert(attention->backward);
-    for (int64_t i = 0; i < attention->slices; i++) {
-        struct begin at = { i * slice.heads, i * slice.kv_heads };
-        struct operands o = { 0 };
-        give_inputs(&o, shape, at, qkv);
-        give(&o, ID_OUT, head(shape, out, at.head));
-        give(&o, ID_LSE, lse + at.head * shape->seq);
-        give(&o, ID_DOUT, head(shape, dout, at.head));
-        give(&o, ID_DELTA, ctx->scratch);
-        give(&o, ID_ONE, &o.one);
-        give(&o, ID_DQ, head(shape, dqkv, at.head));
-        give(&o, ID_DK, head(shape, dqkv, shape->heads + at.kv_head));
-        give(&o, ID_DV,
-             head(shape, dqkv, shape->heads + shape->kv_heads + at.kv_head));
-        TRY(run(attention, handle, ctx, &o));
-    }
-    return ERR_OK;
+    return run_parts(attention, handle, ctx, shape, &t);
 }

@@ -1,75 +1,79 @@
-/* How backward by cuDNN goes through a batch.
+/* How attention by cuDNN goes through a batch.
  *
- * Its variant without atomics writes dS to memory before it multiplies it by the
- * keys, so its workspace grows with the square of the sequence. The batch is
- * cut until a part fits: into equal numbers of sequences, and where one sequence
- * is too much, into slices of its heads, each with its own heads of keys, so
- * that nothing has to be added across parts. As few parts as possible, and no
- * part may begin where a pointer is not 16-byte aligned, for which plans are
- * made. The cut decides the plan and so the bits: it follows from the shape
- * alone. */
+ * Backward's variant without atomics writes dS to memory before it multiplies it
+ * by the keys, so its workspace grows with the square of the sequence. The batch
+ * is cut until a part fits: into equal numbers of sequences, and where one
+ * sequence is too much, into slices of its heads, each with its own heads of
+ * keys, so that nothing has to be added across parts. As few parts as possible.
+ * The cut decides the plan and so the bits; a choice names it. */
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"
 
-#define ALIGNED_FLOATS 4 /* where numbers of a part begin */
+#define TILE 128
 
-/* For so many rows of heads: their scores in bf16, and in fp32 a sum and the
- * gradient of queries; cuDNN 9.19 takes less. */
-static size_t scratch_of(int64_t rows, int64_t seq, int64_t head_dim)
+/* Scores of an even number of GiB are common, and cuDNN wants somewhat more: 8
+ * heads of 8192 tokens, 32 of 4096. Twice that only for what is as small as can
+ * be: 4 heads of 16384 tokens that have one head of keys. */
+#define SCRATCH_USUAL (((size_t)1 << 30) + ((size_t)1 << 28))
+
+/* For the rows of heads of a part, of whole tiles: their scores in bf16, and in
+ * fp32 a sum and the gradient of queries; cuDNN 9.19 takes less. */
+static double scratch_of(const struct attention *s,
+                         struct cuda_dnn_attention_cut cut)
 {
-    size_t row =
-        (size_t)seq * 2 + sizeof(float) + (size_t)head_dim * sizeof(float);
-    return (size_t)rows * row + ((size_t)1 << 20);
+    double seq = (double)((s->seq + TILE - 1) / TILE * TILE);
+    double row = 2.0 * seq + sizeof(float) * (1 + (double)s->head_dim);
+    return (double)cut.sequences * (double)cut.heads * seq * row + 0x1p20;
 }
 
-static bool is_roomy(const struct attention *s, int64_t sequences,
-                     int64_t heads)
+bool cuda_dnn_attention_cut_is(const struct attention *s,
+                               struct cuda_dnn_attention_cut cut)
 {
-    return scratch_of(sequences * heads * s->seq, s->seq, s->head_dim) <=
-           CUDA_DNN_ATTENTION_SCRATCH_MAX;
+    if (cut.sequences < 1 || cut.heads < 1 || s->batch % cut.sequences != 0 ||
+        s->heads % cut.heads != 0)
+        return false;
+    return cut.heads == s->heads || (cut.sequences == 1 && s->kv_heads > 0 &&
+                                     s->kv_heads % (s->heads / cut.heads) == 0);
 }
 
-/* The most sequences, 0: not one fits. */
-static int64_t sequences_of(const struct attention *s)
+bool cuda_dnn_attention_cut_finer(const struct attention *s,
+                                  struct cuda_dnn_attention_cut *cut)
 {
-    for (int64_t n = s->batch; n > 0; n--)
-        if (s->batch % n == 0 && is_roomy(s, n, s->heads) &&
-            (n == s->batch || n * s->heads * s->seq % ALIGNED_FLOATS == 0))
-            return n;
-    return 0;
-}
-
-/* The fewest slices, 0: none fits. Slopes are numbers of heads. */
-static int64_t slices_of(const struct attention *s)
-{
-    for (int64_t n = 2; n <= s->kv_heads; n++) {
-        int64_t heads = s->heads / n;
-        if (s->kv_heads % n == 0 && is_roomy(s, 1, heads) &&
-            heads * s->seq % ALIGNED_FLOATS == 0 &&
-            (heads % ALIGNED_FLOATS == 0 || s->alibi_slopes == NULL))
-            return n;
+    struct cuda_dnn_attention_cut next = *cut;
+    while (next.sequences > 1 || next.heads > 1) {
+        if (next.sequences > 1)
+            next.sequences--;
+        else
+            next.heads--;
+        if (cuda_dnn_attention_cut_is(s, next)) {
+            *cut = next;
+            return true;
+        }
     }
-    return 0;
+    return false;
 }
 
-struct cuda_dnn_attention_cut
-cuda_dnn_attention_cut_of(const struct attention *shape)
+bool cuda_dnn_attention_cut_of(const struct attention *s, size_t bytes,
+                               struct cuda_dnn_attention_cut *cut)
 {
-    int64_t sequences = sequences_of(shape);
-    if (sequences > 0)
-        return (struct cuda_dnn_attention_cut){ sequences, 1 };
-    return (struct cuda_dnn_attention_cut){ 1, slices_of(shape) };
+    *cut = (struct cuda_dnn_attention_cut){ s->batch, s->heads };
+    while (scratch_of(s, *cut) > (double)bytes)
+        if (!cuda_dnn_attention_cut_finer(s, cut))
+            return false;
+    return true;
 }
 
 size_t cuda_dnn_attention_cut_scratch(const struct kernel_limits *limits)
 {
-    const struct attention s = { .seq = limits->seq,
+    const struct attention s = { .batch = limits->batch,
+                                 .seq = limits->seq,
                                  .heads = limits->heads,
                                  .kv_heads = limits->kv_heads,
                                  .head_dim = limits->head_dim };
-    int64_t slices = slices_of(&s);
-    for (int64_t n = limits->batch; n > 0; n--)
-        if (is_roomy(&s, n, s.heads))
-            return scratch_of(n * s.heads * s.seq, s.seq, s.head_dim);
-    return slices > 0 ? scratch_of(s.heads / slices * s.seq, s.seq, s.head_dim)
-                      : 0;
+    struct cuda_dnn_attention_cut cut;
+    if (limits->positions == 0 && /* with a cache nobody goes backward */
+        cuda_dnn_attention_fits(DTYPE_BF16, &s) &&
+        (cuda_dnn_attention_cut_of(&s, SCRATCH_USUAL, &cut) ||
+         cuda_dnn_attention_cut_of(&s, CUDA_DNN_ATTENTION_SCRATCH_MAX, &cut)))
+        return (size_t)scratch_of(&s, cut);
+    return 0;
 }

@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@
 #define OPS_MAX 64
 #define PARTS_MAX 64 /* descriptors that operations are made of */
 #define ENGINES_MAX 8
+#define KNOBS_MAX 32
 #define DIMS 4
 
 struct cuda_dnn_graph {
@@ -165,7 +167,8 @@ static int add_tensor(struct cuda_dnn_graph *graph, cudnnDataType_t type,
     cudnnBackendDescriptor_t tensor =
         make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int number = graph->tensor_count;
-    int64_t alignment = 16;
+    /* numbers of a row or head may begin anywhere, rows of elements not */
+    int64_t alignment = type == CUDNN_DATA_FLOAT ? 4 : 16;
     bool inner = id == 0;
     /* those without memory need numbers, too, that nobody else has */
     int64_t unique = inner ? 1000 + number : id;
@@ -321,13 +324,66 @@ static void find_engines(struct cuda_dnn_graph *graph)
     finish(graph, graph->heuristics, "looking for engines");
 }
 
-/* False: this proposal does not work, which is no failure yet. */
-static bool try_engine(struct cuda_dnn_graph *graph,
-                       cudnnBackendDescriptor_t config)
+/* "?" where cuDNN does not say it, or too much. */
+static void name_engine(struct cuda_dnn_graph *graph,
+                        cudnnBackendDescriptor_t config, char *name)
+{
+    const struct cuda_dnn_library *library = graph->library;
+    cudnnBackendDescriptor_t knobs[KNOBS_MAX] = { NULL };
+    cudnnBackendDescriptor_t engine =
+        make(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    int64_t got = 0, count = 0, number = 0, value = 0;
+    cudnnBackendKnobType_t type = 0;
+    for (int i = 0; i < KNOBS_MAX; i++)
+        knobs[i] = make(graph, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    bool told =
+        graph->failed.code == ERR_OK &&
+        library->get(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
+                     &engine) == CUDNN_STATUS_SUCCESS &&
+        library->get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                     1, &got, &number) == CUDNN_STATUS_SUCCESS &&
+        library->get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                     CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS_MAX, &count,
+                     knobs) == CUDNN_STATUS_SUCCESS &&
+        count <= KNOBS_MAX;
+    size_t used = (size_t)snprintf(name, CUDA_DNN_ENGINE_BYTES, "%lld",
+                                   (long long)number);
+    for (int i = 0; told && i < count; i++) {
+        told = library->get(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                            CUDNN_TYPE_KNOB_TYPE, 1, &got,
+                            &type) == CUDNN_STATUS_SUCCESS &&
+               library->get(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE,
+                            CUDNN_TYPE_INT64, 1, &got,
+                            &value) == CUDNN_STATUS_SUCCESS;
+        used += (size_t)snprintf(name + used, CUDA_DNN_ENGINE_BYTES - used,
+                                 ":%d=%lld", (int)type, (long long)value);
+        told = told && used < CUDA_DNN_ENGINE_BYTES;
+    }
+    if (!told)
+        strcpy(name, "?");
+    for (int i = 0; i < KNOBS_MAX; i++)
+        drop(graph, knobs[i]);
+    drop(graph, engine);
+}
+
+static bool is_any(const char *engine)
+{
+    return strcmp(engine, CUDA_DNN_ENGINE_ANY) == 0;
+}
+
+/* Not the engine that is asked for, or one that does not work, is no failure
+ * yet. */
+static void try_engine(struct cuda_dnn_graph *graph,
+                       cudnnBackendDescriptor_t config, char *engine)
 {
     const struct cuda_dnn_library *library = graph->library;
     cudnnBackendDescriptor_t plan = NULL;
+    char name[CUDA_DNN_ENGINE_BYTES];
     int64_t got = 0;
+    name_engine(graph, config, name);
+    if (!is_any(engine) && strcmp(name, engine) != 0)
+        return;
     bool works = library->desc_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
                                       &plan) == CUDNN_STATUS_SUCCESS &&
                  library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
@@ -340,15 +396,16 @@ static bool try_engine(struct cuda_dnn_graph *graph,
                  library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                               CUDNN_TYPE_INT64, 1, &got,
                               &graph->workspace) == CUDNN_STATUS_SUCCESS;
-    if (works)
-        graph->plan = plan;
-    else
+    if (!works) {
         drop(graph, plan);
-    return works;
+        return;
+    }
+    graph->plan = plan;
+    strcpy(engine, name);
 }
 
 enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
-                             const char *device)
+                             const char *device, char *engine)
 {
     const struct cuda_dnn_library *library = graph->library;
     cudnnBackendDescriptor_t configs[ENGINES_MAX] = { NULL };
@@ -365,17 +422,21 @@ enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
                           configs),
              "asking for engines");
     for (int64_t i = 0; i < got && i < ENGINES_MAX && graph->plan == NULL; i++)
-        (void)try_engine(graph, configs[i]);
+        try_engine(graph, configs[i], engine);
     for (int i = 0; i < ENGINES_MAX; i++)
         drop(graph, configs[i]);
     if (graph->failed.code != ERR_OK)
         return err_again(&graph->failed);
-    if (graph->plan == NULL)
+    if (graph->plan != NULL)
+        return ERR_OK;
+    if (is_any(engine))
         return err_set(ERR_UNSUPPORTED,
                        "cuDNN: none of %lld engines makes a plan; "
                        "CUDNN_LOGLEVEL_DBG=2 says why",
                        (long long)got);
-    return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "cuDNN: engine %s is none of the %lld that this GPU has",
+                   engine, (long long)got);
 }
 
 size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph)

@@ -27,7 +27,7 @@ struct cuda_dnn_shape {
 struct cuda_dnn_shape cuda_dnn_packed(int64_t a, int64_t b, int64_t c,
                                       int64_t d);
 
-/* id > 0: in memory, 16-byte aligned; 0: not. */
+/* id > 0: in memory, 16-byte aligned, fp32 4-byte aligned; 0: not. */
 int cuda_dnn_tensor(struct cuda_dnn_graph *graph, cudnnDataType_t type,
                     const struct cuda_dnn_shape *shape, int64_t id);
 /* An fp32 number in the host's memory. */
@@ -48,11 +48,16 @@ void cuda_dnn_matmul(struct cuda_dnn_graph *graph, int a, int b, int c);
 /* The same elements in y's dimensions, which are x's transposed. */
 void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y);
 
-/* After the last operation: the first of cuDNN's proposals that works is taken,
- * for the handle's GPU or, where `device` is given, for one that is described
- * in cuDNN's JSON. ERR_UNSUPPORTED: cuDNN has no engine for it. */
+/* Which engine of cuDNN computes, and its settings: "8:1=2:27=0". */
+#define CUDA_DNN_ENGINE_BYTES 256
+#define CUDA_DNN_ENGINE_ANY "any"
+
+/* After the last operation: the first of cuDNN's proposals that works is taken
+ * where `engine` is CUDA_DNN_ENGINE_ANY and becomes its name, else the one that
+ * it names; for the handle's GPU or, where `device` is given, for one that is
+ * described in cuDNN's JSON. ERR_UNSUPPORTED: cuDNN has no such engine for it. */
 enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
-                             const char *device);
+                             const char *device, char *engine);
 /* Bytes that a run needs besides. */
 size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph);
 

@@ -162,7 +162,8 @@ static enum err find(struct run *run)
 static enum err choose(struct run *run)
 {
     TRY(model_graph_forget(run->engine.model));
-    return run->engine.kernels->choose(run->engine.choices);
+    return run->engine.kernels->choose(model_ctx(run->engine.model),
+                                       run->engine.choices);
 }
 
 /* Collective. */
