@@ -40,6 +40,9 @@ struct kernels {
     void (*describe)(char *text, size_t bytes);
 
     size_t (*scratch_bytes)(const struct kernel_limits *limits);
+    /* ... and what a library's attention takes of it, which only long samples
+     * make much; NULL: there is none. */
+    size_t (*attention_scratch)(const struct kernel_limits *limits);
 
     /* The most FLOP/s that products take here, a multiply-add being two, with
      * operands of this dtype or, with fp8, of 8 bits; 0: not known. *source

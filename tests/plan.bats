@@ -152,6 +152,18 @@ TABLE
     plan 64 "${common[@]}" "${one[@]}" parallel.strategy=zero1
 }
 
+@test "llama3-8b with samples of 8192 fits GPUs of 80 GiB, with the scratch of its attention" {
+    run=("$BATS_TEST_DIRNAME/../jobs/conf/pretrain-8b.cfg" --ranks 64 --nodes 8 --memory 80GiB)
+    plan 0 "${run[@]}" --json
+    [ "$(value fits)" = true ]
+    scratch=$(value attention_scratch_bytes)
+    [ "$scratch" -eq 0 ] && skip "this build has no cuDNN"
+    # 8 heads of 8192 x 8192 scores, in 2 bytes
+    [ "$scratch" -ge $((1 << 30)) ] && [ "$(value scratch)" -ge "$scratch" ]
+    plan 0 "${run[@]}"
+    [[ "$output" == *"of scratch "*"cuDNN"* ]]
+}
+
 @test "memory.limit is a machine, too, and chooses the microbatch" {
     common=(model.preset=mpt-125m train.global_batch=64)
     plan 0 "${common[@]}" memory.limit=9GiB --json

@@ -89,6 +89,7 @@ KERNEL_OPS_FP8(TOLD_OP)
 #define TABLE_CHOICES                                                          \
     .peak_flops = cuda_peak_flops, .measure = cuda_choice_measure,             \
     .choices = cuda_choice_write, .choose = cuda_choice_read,                  \
+    .attention_scratch = cuda_choice_attention_scratch,                        \
     .allow_fallback = cuda_choice_allow, .chosen = cuda_choice_chosen,
 #endif
 #define TABLE_COMMON                                                           \

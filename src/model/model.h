@@ -111,9 +111,10 @@ struct model_bytes {
     size_t saved;     /* kept from forward for backward */
     size_t workspace; /* shared by all blocks */
     size_t logits;
-    size_t scratch; /* of the ops */
-    size_t total;   /* tensors that model_create() allocates */
-    size_t host;    /* of the host's memory besides, for a device */
+    size_t scratch;   /* of the ops */
+    size_t attention; /* ... of which a library's attention takes so much */
+    size_t total;     /* tensors that model_create() allocates */
+    size_t host;      /* of the host's memory besides, for a device */
 };
 
 /* Without creating one; of the groups only the degrees are looked at. A leaf of

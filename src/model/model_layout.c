@@ -318,24 +318,29 @@ static void layout_workspace(struct model *model, struct arena *arena)
 }
 
 /* First, because of its alignment. */
-static void layout_scratch(struct model *model, struct arena *arena)
+static void layout_scratch(struct model *model, struct arena *arena,
+                           struct model_bytes *bytes)
 {
+    const struct kernels *kernels = model->kernels;
     const struct model_options *options = &model->options;
     struct kernel_limits limits =
         block_limits(&model->config, model->ctx.threads, max_rows(model));
     limits.batch = options->samples;
     limits.seq = options->seq_len / options->chunks;
     limits.kv_heads = model->config.n_kv_heads;
-    model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
+    model->ctx.scratch_bytes = kernels->scratch_bytes(&limits);
     model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
+    bytes->scratch = arena->used;
+    bytes->attention = kernels->attention_scratch != NULL
+                           ? kernels->attention_scratch(&limits)
+                           : 0;
 }
 
 void model_layout(struct model *model, struct arena *arena,
                   struct model_bytes *bytes)
 {
     int64_t n = max_rows(model);
-    layout_scratch(model, arena);
-    bytes->scratch = arena->used;
+    layout_scratch(model, arena, bytes);
     size_t begin = arena->used;
     layout_workspace(model, arena);
     bytes->workspace = arena->used - begin;

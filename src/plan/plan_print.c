@@ -164,6 +164,9 @@ static void print_memory(const struct plan_figures *f)
         replica_strategy_names[f->chosen.parallel.strategy]);
     for (int i = 0; i < KINDS; i++)
         line_of(bytes_of, kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
+    if (f->bytes.model.attention > 0)
+        line_of(bytes_of, "of scratch", (double)f->bytes.model.attention,
+                "cuDNN's attention, of a part of the microbatch");
     if (f->bytes.host > 0)
         line_of(bytes_of, "host", (double)f->bytes.host,
                 "beside it: staging, parity, node_files, data, comm, runtime, "
@@ -460,6 +463,8 @@ enum err plan_print_json(const struct plan_figures *figures)
         "detect_s", print_number(f->detect_s), "restart_s",
         print_number(f->restart_s), "metadata_s", print_number(f->metadata_s),
         "restart_measured", (int)f->restart_measured);
+    json_object_set_new(object, "attention_scratch_bytes",
+                        print_whole((double)f->bytes.model.attention));
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
     if (text != NULL)
         puts(text);
