@@ -157,3 +157,42 @@ EOF
     [ "$(ls -A "$DIR")" = $'bench-parallel\nparallel' ]
     [ "$(<"$DIR/bench-parallel/mine")" = mine ]
 }
+
+@test "comm --plan: bytes between nodes by the plan, and what is no plan" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    # the way that counts, the most of the least that it may send, and messages
+    while read -r plan way ratio messages; do
+        run --separate-stderr "$BENCH" comm --plan "$plan" --json --dir "$DIR"
+        [ "$status" -eq 0 ]
+        python3 - "$output" "$way" "$ratio" "$messages" <<'EOF'
+import json, sys
+out = json.loads(sys.argv[1])
+way = {way["way"]: way for way in out["ways"]}[sys.argv[2]]
+print(out["nodes"], out["ranks"], way)
+assert 0.98 < way["ratio"] <= float(sys.argv[3])
+assert way["messages"] <= int(sys.argv[4])
+assert 0 < way["smallest_bytes"] <= way["largest_bytes"]
+EOF
+    done <<'EOF'
+2x2 levels 1.1 2
+2x4 levels 1.1 4
+3x2 levels 1.1 3
+3x4 levels 1.1 5
+4x4 levels 1.1 6
+8x8 levels 1.01 14
+64x8 levels 1.02 70
+64x6 ranges 2.1 68
+1024x8 levels 1.05 70
+EOF
+    for plan in 0x8 8x 8 x8 -1x8 8x8x8 " 8x8" 99999999999999999999x1 8x1025 \
+        65536x2 "" 8X8; do
+        run "$BENCH" comm --plan "$plan" --dir "$DIR"
+        [ "$status" -eq 64 ]
+        [[ "$output" == *"--plan takes NODESxRANKS, as 64x8: "* ]]
+    done
+    run "$BENCH" comm --plan 2x2 --model nope --dir "$DIR"
+    [[ "$output" == *"no preset 'nope'"* ]]
+    run "$BENCH" comm --model 125m --dir "$DIR"
+    [ "$status" -eq 64 ]
+    [ -z "$(ls -A "$DIR")" ]
+}

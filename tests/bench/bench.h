@@ -101,6 +101,21 @@
  *   allreduce_S_gb_s     size / allreduce_S_s
  *   mpi_S_gb_s           size / mpi_S_s
  * The two sums must have the same bits.
+ *
+ * comm --plan NODESxRANKS: nothing is measured. What an exchange of the gradients of
+ * a preset sends, by the plan of it (src/parallel/route.h), in a step of four
+ * microsteps of a leaf a rank, partitions as with shard groups of a node. Of more than
+ * 128 ranks every so many are looked at, and of blocks of a size one. Ways: levels, in the
+ * node and then between the nodes; ranges, a range of leaves for each node, and
+ * between the nodes once a step.
+ *   between_bytes   that a rank sends to other nodes in a step, mean
+ *   least_bytes     one value of each element from each node to each other,
+ *                   `exchanges` times
+ *   ratio           of the two; without levels it is the ranks of a node
+ *   messages        of a rank and block, the most
+ *   smallest_bytes, largest_bytes  of messages to other nodes
+ *   memory_bytes    received and waiting, of a block that travels as a whole
+ *   held_bytes      partial sums between microsteps; the most of a rank
  */
 #pragma once
 
@@ -118,14 +133,19 @@ struct bench_options {
                           a preset's name or a MODEL, NULL: smollm2-135m */
     const char *kernel_set; /* of gemm; NULL: auto */
     int tokens;             /* of gemm; 0: all */
-    bool parallel;          /* step by two ranks */
-    bool json;              /* the result, on stdout */
+    int plan_nodes,
+        plan_ranks; /* of comm --plan, ranks of a node; 0: measure */
+    bool parallel;  /* step by two ranks */
+    bool json;      /* the result, on stdout */
 };
 
 enum err bench_step(const struct bench_options *options, json_t **result);
 enum err bench_gemm(const struct bench_options *options, json_t **result);
 enum err bench_infer(const struct bench_options *options, json_t **result);
 enum err bench_data(const struct bench_options *options, json_t **result);
+enum err bench_comm(const struct bench_options *options, json_t **result);
+/* Of the command line. */
+enum err bench_plan_take(void *into, char *value);
 
 /* One of two ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result);

@@ -1,0 +1,392 @@
+/* Who sends which pieces to whom, level by level, of one rank.
+ *
+ * A piece is brought together, in a unit, on the rank that has the same place in its
+ * node as the owner, of the node that has the same number within the unit as the
+ * owner's has within its own. Where a node has fewer ranks, or the last unit fewer
+ * nodes, numbers are taken modulo what there is. So both ends of a message find its
+ * pieces by themselves: as lists of owners that are apart by a unit, which are few
+ * where the pieces are many. What values they are is route_adds.c's. */
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "src/base/new.h"
+#include "src/base/array.h"
+#include "src/parallel/route_impl.h"
+
+#define ITEM (int64_t)sizeof(float)
+
+/* --- pieces --- */
+
+/* The rank of the unit with `near` that brings together the pieces of the ranks at
+ * this place of a node. */
+static int helper(const struct route_plan *route, int level, int near, int node,
+                  int place)
+{
+    const struct topology *t = route->topology;
+    int size, begin = route_unit(route, level, near, &size);
+    int n = begin + node % route->unit[level] % size;
+    return t->first[n] + place % topology_count(t, n);
+}
+
+static int count_pieces(const struct topology *t, int node, int step, int place)
+{
+    int count = 0;
+    if (place < t->least)
+        return (t->nodes - 1 - node) / step + 1;
+    for (; node < t->nodes; node += step)
+        count += topology_count(t, node) > place;
+    return count;
+}
+
+int route_piece(const struct route_plan *route, const struct route_pieces *list,
+                int i)
+{
+    const struct topology *t = route->topology;
+    int64_t node = list->node;
+    assert(i >= 0 && i < list->count);
+    if (list->place < t->least)
+        return t->first[node + (int64_t)i * list->step] + list->place;
+    for (;; node += list->step)
+        if (topology_count(t, (int)node) > list->place && i-- == 0)
+            return t->first[node] + list->place;
+}
+
+static enum err add_list(const struct route_plan *route, int level, int peer,
+                         int node, int place, struct route_messages *to)
+{
+    int step = route->unit[level];
+    int count = count_pieces(route->topology, node, step, place);
+    if (count == 0)
+        return ERR_OK;
+    TRY(array_room(&to->pieces, &to->room, to->lists + 1));
+    to->pieces[to->lists++] =
+        (struct route_pieces){ peer, node, step, place, count };
+    return ERR_OK;
+}
+
+static int by_peer(const void *a, const void *b)
+{
+    const struct route_pieces *x = a, *y = b;
+    if (x->peer != y->peer)
+        return x->peer < y->peer ? -1 : 1;
+    if (x->node != y->node)
+        return x->node < y->node ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static enum err group_lists(struct route_messages *m)
+{
+    if (m->lists == 0)
+        return ERR_OK;
+    qsort(m->pieces, (size_t)m->lists, sizeof m->pieces[0], by_peer);
+    TRY(new_zeroed(&m->list, (size_t)m->lists));
+    for (int i = 0; i < m->lists; i++) {
+        if (i == 0 || m->pieces[i].peer != m->pieces[i - 1].peer)
+            m->list[m->count++] =
+                (struct route_message){ .peer = m->pieces[i].peer, .list = i };
+        m->list[m->count - 1].lists++;
+    }
+    return ERR_OK;
+}
+
+/* The pieces that the rank has brought together in its unit below. */
+static enum err list_sends(struct route_plan *route, int level)
+{
+    const struct topology *t = route->topology;
+    int node = t->node[route->rank], size = 1;
+    int nodes = route_least(route->unit[level], t->nodes);
+    int step = level > 1 ? topology_count(t, node) : 1;
+    int first = level > 1 ? topology_place(t, route->rank) : 0;
+    int below = level > 1 ? route->unit[level - 1] : 1;
+    int at = level > 1 ? node - route_unit(route, level - 1, node, &size) : 0;
+    struct route_messages *to = &route->level[level].sends;
+    for (int base = 0; base < nodes; base += below)
+        for (int n = at; n < below && base + n < nodes; n += size)
+            for (int place = first; place < t->most; place += step) {
+                int peer = helper(route, level, node, base + n, place);
+                if (peer != route->rank)
+                    TRY(add_list(route, level, peer, base + n, place, to));
+            }
+    return group_lists(to);
+}
+
+/* What each member of the unit has of one list. */
+static enum err list_members(struct route_plan *route, int level, int node,
+                             int place)
+{
+    const struct topology *t = route->topology;
+    struct route_level *l = &route->level[level];
+    int size, own = t->node[route->rank];
+    int begin = route_unit(route, level, own, &size);
+    int members = level == 1 ? topology_count(t, own) : size;
+    int each = level == 1 ? 1 : route->unit[level - 1];
+    for (int m = 0; m < members; m += each) {
+        int peer = level == 1
+                       ? t->first[own] + m
+                       : helper(route, level - 1, begin + m, node, place);
+        TRY(add_list(route, level, peer, node, place,
+                     peer == route->rank ? &l->here : &l->receives));
+    }
+    return ERR_OK;
+}
+
+static enum err list_receives(struct route_plan *route, int level)
+{
+    const struct topology *t = route->topology;
+    struct route_level *l = &route->level[level];
+    int size, node = t->node[route->rank];
+    int begin = route_unit(route, level, node, &size);
+    int nodes = route_least(route->unit[level], t->nodes);
+    for (int n = node - begin; n < nodes; n += size)
+        for (int place = topology_place(t, route->rank); place < t->most;
+             place += topology_count(t, node)) {
+            TRY(add_list(route, level, route->rank, n, place, &l->brought));
+            TRY(list_members(route, level, n, place));
+        }
+    TRY(group_lists(&l->brought));
+    TRY(group_lists(&l->here));
+    return group_lists(&l->receives);
+}
+
+/* --- units --- */
+
+/* Levels from units of `from` nodes to units of `to`; but for that of all nodes, which
+ * is the last, a unit consists of whole ones below. */
+static void add_levels(struct route_plan *route, int from, int to)
+{
+    int radix = route->options.radix;
+    int count = (to - 1) / from + 1;
+    if (radix == 0 && count > ROUTE_NODES)
+        for (radix = 1; (int64_t)radix * radix < count;)
+            radix *= 2;
+    for (int64_t unit = from; radix > 0 && unit * radix < to;) {
+        unit *= radix;
+        if (to == route->topology->nodes || to % unit == 0)
+            route->unit[route->levels++] = (int)unit;
+    }
+    if (to > from)
+        route->unit[route->levels++] = to;
+    assert(route->levels < ROUTE_LEVELS_MAX);
+}
+
+static enum err check_groups(const struct route_plan *route)
+{
+    const struct topology *t = route->topology;
+    int nodes = route->options.group_nodes;
+    if (nodes == t->nodes)
+        return ERR_OK;
+    if (t->least != t->most)
+        return err_set(ERR_USAGE,
+                       "groups of %d nodes need as many ranks on each node, "
+                       "and there are %d to %d",
+                       nodes, t->least, t->most);
+    if (t->nodes % nodes != 0)
+        return err_set(ERR_USAGE,
+                       "groups of %d nodes do not divide the %d nodes", nodes,
+                       t->nodes);
+    return ERR_OK;
+}
+
+int route_group_ranks(const struct route_plan *route)
+{
+    int groups = route->topology->nodes / route->options.group_nodes;
+    return route->topology->ranks / groups;
+}
+
+/* The roundest number of an interval: a multiple of the largest power of two, of
+ * chains if it can be. */
+static int64_t roundest(int64_t least, int64_t most, int64_t chain)
+{
+    int64_t unit = most / chain * chain >= least ? chain : 1;
+    while (unit <= most && most / (2 * unit) * (2 * unit) >= least)
+        unit *= 2;
+    return most / unit * unit;
+}
+
+/* Even ranges, moved as far as no group takes a microstep more by it: their ends
+ * are then of large subtrees. */
+static int64_t range_begin(const struct route_plan *route, int group)
+{
+    int groups = route->topology->nodes / route->options.group_nodes;
+    int64_t leaves = route->options.leaves;
+    int64_t most = (int64_t)route_microsteps(route) * route_group_ranks(route) *
+                   route->options.own_leaves;
+    int64_t even = leaves / groups * group + leaves % groups * group / groups;
+    int64_t slack = (most - (leaves - 1) / groups - 1) / 2;
+    if (group == 0 || group == groups)
+        return group == 0 ? 0 : leaves;
+    int64_t begin = even > slack ? even - slack : 0;
+    int64_t end = leaves - even > slack ? even + slack : leaves;
+    return roundest(begin, end, route->options.chain);
+}
+
+struct route_interval route_range(const struct route_plan *route, int group)
+{
+    return (struct route_interval){ range_begin(route, group),
+                                    range_begin(route, group + 1) };
+}
+
+enum err route_create(const struct topology *topology, int rank,
+                      const struct route_options *options,
+                      struct route_plan **out)
+{
+    enum err rc = ERR_OK;
+    struct route_plan *route = NULL;
+    int radix = options->radix;
+    assert(rank >= 0 && rank < topology->ranks);
+    assert(options->leaves > 0 && options->leaves % options->chain == 0 &&
+           options->leaves / options->chain <= INT_MAX);
+    assert(options->own_leaves > 0 && radix != 1 && (radix & (radix - 1)) == 0);
+    TRY(new_zeroed(&route, 1));
+    route->topology = topology;
+    route->rank = rank;
+    route->options = *options;
+    if (options->group_nodes == 0)
+        route->options.group_nodes = topology->nodes;
+    TRY_OUT(check_groups(route));
+    route->unit[0] = route->unit[1] = 1;
+    route->levels = 2;
+    add_levels(route, 1, route->options.group_nodes);
+    route->turn_levels = route->levels;
+    add_levels(route, route->options.group_nodes, topology->nodes);
+    for (int level = 0; level < route->levels; level++) {
+        if (level > 0) {
+            TRY_OUT(list_sends(route, level));
+            TRY_OUT(list_receives(route, level));
+        }
+        TRY_OUT(route_adds_room(route, level));
+    }
+    (void)route_microstep(route, 0);
+out:
+    return new_or_none(rc, route, out, route_destroy);
+}
+
+void route_destroy(struct route_plan *route)
+{
+    if (route == NULL)
+        return;
+    for (int level = 0; level < route->levels; level++) {
+        struct route_level *l = &route->level[level];
+        struct route_messages *all[] = { &l->sends, &l->receives, &l->brought,
+                                         &l->here };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            free(all[i]->list);
+            free(all[i]->pieces);
+        }
+        free(l->adds);
+        free(l->left);
+    }
+    free(route);
+}
+
+/* --- now --- */
+
+int route_microsteps(const struct route_plan *route)
+{
+    int groups = route->topology->nodes / route->options.group_nodes;
+    int64_t each = (route->options.leaves - 1) / groups + 1;
+    int64_t places =
+        (int64_t)route_group_ranks(route) * route->options.own_leaves;
+    return (int)((each - 1) / places + 1);
+}
+
+bool route_microstep(struct route_plan *route, int microstep)
+{
+    bool step = microstep == route_microsteps(route);
+    assert(microstep >= 0 && microstep <= route_microsteps(route));
+    route->microstep = microstep;
+    route->first = step ? route->turn_levels : 0;
+    route->end = step ? route->levels : route->turn_levels;
+    for (int level = route->first; level < route->end; level++)
+        route_adds_fill(route, level);
+    return route->first < route->end;
+}
+
+void route_levels(const struct route_plan *route, int *first, int *end)
+{
+    *first = route->first;
+    *end = route->end;
+}
+
+const struct route_level *route_level(const struct route_plan *route, int level)
+{
+    assert(level >= route->first && level < route->end);
+    return &route->level[level];
+}
+
+/* --- traffic --- */
+
+static int64_t elements_of(const struct route_plan *route,
+                           const struct owner *owner, int block,
+                           const struct route_pieces *lists, int count)
+{
+    int64_t elements = 0;
+    for (int i = 0; i < count; i++)
+        for (int p = 0; p < lists[i].count; p++) {
+            int rank = route_piece(route, &lists[i], p);
+            int place = owner_place(owner, block, rank);
+            elements += owner_begin(owner, block, place + 1) -
+                        owner_begin(owner, block, place);
+        }
+    return elements;
+}
+
+/* Bytes of a message of the block. */
+static int64_t bytes_of(const struct route_plan *route,
+                        const struct owner *owner, int block,
+                        const struct route_messages *messages,
+                        const struct route_message *m)
+{
+    if (m->values == 0)
+        return 0;
+    return ITEM * m->values *
+           elements_of(route, owner, block, messages->pieces + m->list,
+                       m->lists);
+}
+
+static void count_sent(const struct route_plan *route, int peer, int64_t bytes,
+                       struct route_traffic *out)
+{
+    const int *node = route->topology->node;
+    if (bytes == 0)
+        return;
+    out->messages++;
+    out->sent += bytes;
+    if (node[peer] == node[route->rank])
+        return;
+    out->between += bytes;
+    if (out->smallest == 0 || bytes < out->smallest)
+        out->smallest = bytes;
+    if (bytes > out->largest)
+        out->largest = bytes;
+}
+
+void route_traffic(const struct route_plan *route, const struct owner *owner,
+                   int block, struct route_traffic *out)
+{
+    for (int level = route->first; level < route->end; level++) {
+        const struct route_level *l = &route->level[level];
+        int64_t here = 0;
+        for (int i = 0; i < l->sends.count; i++)
+            count_sent(
+                route, l->sends.list[i].peer,
+                bytes_of(route, owner, block, &l->sends, &l->sends.list[i]),
+                out);
+        for (int i = 0; i < l->receives.count; i++)
+            here += bytes_of(route, owner, block, &l->receives,
+                             &l->receives.list[i]);
+        /* what the level below has left waits until it is sent */
+        if (level > 1 && level > route->first)
+            here += ITEM * l->own *
+                    (elements_of(route, owner, block, l->sends.pieces,
+                                 l->sends.lists) +
+                     elements_of(route, owner, block, l->here.pieces,
+                                 l->here.lists));
+        out->memory = here > out->memory ? here : out->memory;
+        if (level == route->end - 1)
+            out->held += ITEM * l->left_count *
+                         elements_of(route, owner, block, l->brought.pieces,
+                                     l->brought.lists);
+    }
+}
