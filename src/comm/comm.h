@@ -35,6 +35,7 @@ enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
 /* Start communication. kind: "auto" (mpi when the process was started by
  * mpirun or srun with more than one task or PMIx, else self), "self", "mpi".
  * argc/argv may be NULL. timeout_s: deadline of every wait without its own.
+ * Ranks of a node are neighbours, whatever numbers the launcher has given them.
  * Collective over all ranks. */
 enum err comm_create(const char *kind, int *argc, char ***argv,
                      double timeout_s, struct comm **out);

@@ -215,6 +215,8 @@ struct comm_patience {
  * count. */
 bool comm_patience_left(struct comm_patience *patience);
 
+/* comm->nodes, by the hosts. */
+enum err comm_request_nodes(struct comm *comm);
 /* Allocate the requests of an opened comm; free them. */
 enum err comm_request_pool_create(struct comm *comm);
 void comm_request_pool_destroy(struct comm *comm);

@@ -10,7 +10,7 @@
  * a send cannot be and is forgotten; the end is then without MPI_Finalize(),
  * which waits for everybody, and the launcher sees a process that ends so and
  * ends the rest. */
-#include "src/comm/comm_impl.h"
+#include "src/comm/comm_mpi_impl.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -427,19 +427,6 @@ static enum err check_world(const struct comm *comm)
                    tasks, comm->size);
 }
 
-static enum err find_hosts(struct comm *comm)
-{
-    enum err rc = ERR_OK;
-    char host[COMM_HOST_BYTES] = "";
-    TRY(new_zeroed(&comm->hosts, (size_t)comm->size));
-    if (gethostname(host, sizeof host - 1) != 0)
-        snprintf(host, sizeof host, "unknown");
-    MPI_TRY(MPI_Allgather(host, sizeof host, MPI_CHAR, comm->hosts, sizeof host,
-                          MPI_CHAR, MPI_COMM_WORLD));
-out:
-    return rc;
-}
-
 static enum err start_mpi(int *argc, char ***argv)
 {
     enum err rc = ERR_OK;
@@ -469,7 +456,7 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     enum err rc = ERR_OK;
     struct mpi_state *state = NULL;
     struct comm_segment segment;
-    MPI_Comm local = MPI_COMM_NULL;
+    MPI_Comm local = MPI_COMM_NULL, world;
     comm->transport = &mpi_transport;
     comm_segment_create(&segment);
     rc = start_mpi(argc, argv);
@@ -480,17 +467,19 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &comm->size));
     TRY_OUT(check_world(comm));
     TRY_OUT(state_create(comm, &state));
-    TRY_OUT(find_hosts(comm));
+    TRY_OUT(comm_mpi_order(comm, &world));
     library.hosts = comm->hosts;
-    MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
-                                comm->rank, MPI_INFO_NULL, &local));
+    MPI_TRY(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank,
+                                MPI_INFO_NULL, &local));
     MPI_TRY(MPI_Comm_rank(local, &comm->local_rank));
     MPI_TRY(MPI_Comm_size(local, &comm->local_size));
     TRY_OUT(meet_local_ranks(local, comm->local_size));
     MPI_TRY(MPI_Comm_free(&local));
-    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->point));
-    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->collective));
-    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->roll));
+    MPI_TRY(MPI_Comm_dup(world, &state->point));
+    MPI_TRY(MPI_Comm_dup(world, &state->collective));
+    MPI_TRY(MPI_Comm_dup(world, &state->roll));
+    if (world != MPI_COMM_WORLD)
+        MPI_TRY(MPI_Comm_free(&world));
 out:
     comm_segment_remove(&segment);
     if (state != NULL)

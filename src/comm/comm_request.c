@@ -27,11 +27,11 @@
 #define LOOK_EVERY 16
 #define LOOK_S 2e-3
 
-/* comm->nodes, by the hosts. */
-static enum err find_nodes(struct comm *comm)
+enum err comm_request_nodes(struct comm *comm)
 {
     enum err rc = ERR_OK;
     struct map map = { 0 };
+    free(comm->nodes);
     TRY(new_zeroed(&comm->nodes, (size_t)comm->size));
     for (int rank = 0; rank < comm->size; rank++) {
         const char *host = comm->hosts[rank];
@@ -61,8 +61,8 @@ enum err comm_request_pool_create(struct comm *comm)
     TRY(new_zeroed(&comm->fold_scratch, COMM_COLLECTIVE_REQUESTS * fold));
     TRY(new_zeroed(&comm->sizes, COMM_SIZES * size));
     TRY(new_zeroed(&comm->roll, size));
-    if (comm->parent == NULL)
-        TRY(find_nodes(comm));
+    if (comm->parent == NULL && comm->nodes == NULL)
+        TRY(comm_request_nodes(comm));
     size_t next = 0;
     for (size_t i = 0; i < REQUESTS; i++) {
         struct comm_request *request = &comm->requests[i];
