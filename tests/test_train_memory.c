@@ -244,6 +244,27 @@ static void test_strategy(struct train_settings *s)
                    ERR_OK &&
                s->parallel.shard_degree == 2,
            "%s", why);
+    static const struct {
+        const char *given;
+        int node_ranks, degree;
+    } open[] = {
+        { "", 2, 2 }, /* of 4 ranks */
+        { "", 4, 0 }, /* one node */
+        { "parallel.shard_degree=-1", 2, -1 },
+        { "parallel.shard_degree=1", 2, 1 },
+    };
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "parallel.strategy=zero3 %s",
+                 open[i].given);
+        load(line, s);
+        place.node_ranks = open[i].node_ranks;
+        tap_ok(train_memory_strategy(s, &place, SIZE_MAX, why, sizeof why) ==
+                       ERR_OK &&
+                   s->parallel.strategy == REPLICA_ZERO3,
+               "zero3 %s: %s", open[i].given, why);
+        tap_is_int(s->parallel.shard_degree, open[i].degree, "its degree");
+    }
 }
 
 /* What a node has is for all its ranks; weights that they share count once. */

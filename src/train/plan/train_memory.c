@@ -53,7 +53,8 @@ train_memory_replica(const struct train_settings *settings)
         .optimizer = optimizer_at(s->optimizer.name),
         .groups = s->groups.list,
         .group_count = s->groups.count,
-        .shard_degree = (int)s->parallel.shard_degree,
+        .shard_degree =
+            s->parallel.shard_degree > 0 ? (int)s->parallel.shard_degree : 0,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,
         .leaves = (leaves > 0 ? (int)leaves : 1) * chunks,

@@ -172,9 +172,14 @@ enum err train_memory_fit(const struct train_settings *settings,
                           const struct train_memory_place *place,
                           size_t limit_bytes, bool *fits);
 
+/* Whether the settings leave that open: "auto", or, on several nodes, zero3 without a
+ * degree, which becomes that of its cheapest way that fits. */
+bool train_memory_chooses(const struct train_settings *settings,
+                          const struct train_memory_place *place);
+
 /* "auto" becomes the cheapest strategy with which the settings fit, or where
- * none does the one that takes least; `why` says so in a line. Other strategies
- * stay, and `why` is empty. */
+ * none does the one that takes least; `why` says so in a line. What is given
+ * stays, and `why` is empty. */
 enum err train_memory_strategy(struct train_settings *settings,
                                const struct train_memory_place *place,
                                size_t limit_bytes, char *why, size_t why_size);

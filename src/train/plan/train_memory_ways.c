@@ -6,7 +6,8 @@
  * microbatch that fits then. These are at most SPREADS_MAX * CHANGES, so all are
  * tried and sorted, and the cheapest that differ in kind are told.
  *
- * "auto" looks at strategies alone, for the microbatch as it is: the three changes
+ * zero3 without a degree looks at its own, where there are nodes. "auto" looks at
+ * strategies alone, for the microbatch as it is: the three changes
  * are the user's to choose. */
 #include "src/train/plan/train_memory.h"
 
@@ -58,6 +59,15 @@ static void planner_close(struct planner *planner)
 static bool is_auto(const struct train_settings *settings)
 {
     return settings->parallel.strategy == REPLICA_AUTO;
+}
+
+bool train_memory_chooses(const struct train_settings *settings,
+                          const struct train_memory_place *place)
+{
+    return is_auto(settings) ||
+           (settings->parallel.strategy == REPLICA_ZERO3 &&
+            settings->parallel.shard_degree == 0 && place->node_ranks > 0 &&
+            place->node_ranks < place->ranks);
 }
 
 static void apply_spread(const struct spread *spread, int ranks,
@@ -137,8 +147,20 @@ static int node_ranks(const struct train_memory_place *place)
     return place->node_ranks > 0 ? place->node_ranks : place->ranks;
 }
 
+/* zero3 within one node, two, four, ...: within a node to gather costs little, so
+ * smaller groups save nothing. */
+static void add_groups(const struct planner *planner,
+                       struct spread list[SPREADS_MAX], int *count)
+{
+    int ranks = planner->place->ranks;
+    for (int degree = node_ranks(planner->place); degree > 1 && degree < ranks;
+         degree *= 2)
+        add_spread(planner, (struct spread){ REPLICA_ZERO3, degree }, list,
+                   count);
+}
+
 /* Lists the strategies with their degrees; where only the settings' own
- * strategy is wanted, it alone. */
+ * strategy is wanted, it alone, with the degrees that it leaves open. */
 static int list_spreads(const struct planner *planner, bool others,
                         struct spread list[SPREADS_MAX])
 {
@@ -152,6 +174,8 @@ static int list_spreads(const struct planner *planner, bool others,
         own.degree = given > 0 ? given : ranks;
     if (!is_auto(s))
         add_spread(planner, own, list, &count);
+    if (!is_auto(s) && train_memory_chooses(s, planner->place))
+        add_groups(planner, list, &count);
     if (!others && !is_auto(s))
         return count;
     if (is_auto(s) && given > 0) {
@@ -161,11 +185,7 @@ static int list_spreads(const struct planner *planner, bool others,
     }
     add_spread(planner, (struct spread){ REPLICA_ZERO1, 0 }, list, &count);
     add_spread(planner, (struct spread){ REPLICA_ZERO2, 0 }, list, &count);
-    /* within a node to gather costs little, so smaller groups save nothing */
-    for (int degree = node_ranks(planner->place); degree > 1 && degree < ranks;
-         degree *= 2)
-        add_spread(planner, (struct spread){ REPLICA_ZERO3, degree }, list,
-                   &count);
+    add_groups(planner, list, &count);
     add_spread(planner, (struct spread){ REPLICA_ZERO3, ranks }, list, &count);
     return count;
 }
@@ -332,14 +352,14 @@ static void name_way(const struct train_memory_way *way, char *text,
         snprintf(text, size, "%s", replica_strategy_names[way->strategy]);
 }
 
-static void say_why(const struct train_memory_way *ways, int chosen, bool fits,
-                    char *why, size_t size)
+static void say_why(const char *what, const struct train_memory_way *ways,
+                    int chosen, bool fits, char *why, size_t size)
 {
     char name[64], need[32], bytes[32];
     name_way(&ways[chosen], name, sizeof name);
     units_bytes((double)ways[chosen].bytes, bytes, sizeof bytes);
-    snprintf(why, size,
-             "parallel.strategy = \"auto\" is %s, %s per rank: ", name, bytes);
+    snprintf(why, size, "parallel.strategy = \"%s is %s, %s per rank: ", what,
+             name, bytes);
     if (!fits || chosen == 0) {
         clean_join(why, size, "",
                    fits ? "it fits and sends the least"
@@ -366,7 +386,7 @@ enum err train_memory_strategy(struct train_settings *settings,
     bool fits = false;
     int chosen = 0;
     why[0] = '\0';
-    if (!is_auto(settings))
+    if (!train_memory_chooses(settings, place))
         return ERR_OK;
     TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
     int count = list_spreads(&planner, false, spreads);
@@ -386,7 +406,8 @@ enum err train_memory_strategy(struct train_settings *settings,
         if (fits || ways[i].bytes < ways[chosen].bytes)
             chosen = i;
     }
-    say_why(ways, chosen, fits, why, why_size);
+    say_why(is_auto(settings) ? "auto\"" : "zero3\" without a shard_degree",
+            ways, chosen, fits, why, why_size);
     struct spread spread = { ways[chosen].strategy, ways[chosen].shard_degree };
     apply_spread(&spread, place->ranks, settings);
 out:

@@ -342,9 +342,10 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
           CHOICES("SHARD_GRAD_OP", "\"zero2\""),                               \
           CHOICES("HYBRID_SHARD", "\"zero3\", with parallel.shard_degree"),    \
           CHOICES("NO_SHARD", "\"ddp\"") })                                    \
-    S(parallel, INT(0, 65536), shard_degree, "0", 0,                           \
+    S(parallel, INT(-1, 65536), shard_degree, "0", 0,                          \
       "of zero3: neighbouring ranks that have all weights together, a "        \
-      "divisor of the ranks; 0: all ranks",                                    \
+      "divisor of the ranks; 0: those of the fewest nodes with which it "      \
+      "fits; -1: all ranks",                                                   \
       .theirs = { ALSO("data_parallel_shard_degree") })                        \
     S(parallel, INT(0, 1024), prefetch, "1", 0,                                \
       "of zero3: blocks of weights gathered ahead of their use")               \

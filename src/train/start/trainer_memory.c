@@ -95,8 +95,8 @@ static void keep_strategy(struct run *run, const struct train_settings *started,
         s->parallel.strategy = started->parallel.strategy;
         s->parallel.shard_degree = started->parallel.shard_degree;
         snprintf(why, size,
-                 "parallel.strategy = \"auto\" stays %s, with which the run "
-                 "was started: parallel.determinism is run",
+                 "parallel.strategy stays %s, and its degree, with which the "
+                 "run was started: parallel.determinism is run",
                  replica_strategy_names[s->parallel.strategy]);
         return;
     }
@@ -150,7 +150,7 @@ static enum err settle_strategy(struct run *run)
     s->train.microbatch = expected_microbatch(s, started);
     TRY_OUT(comm_broadcast(run->comm, &s->train.microbatch,
                            sizeof s->train.microbatch, 0));
-    if (s->parallel.strategy != REPLICA_AUTO)
+    if (!train_memory_chooses(s, &run->engine.place))
         goto out;
     place = run->engine.place;
     least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
