@@ -51,3 +51,24 @@ reduces() {
     [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
     [ "$(digest "$DIR/nodes")" = "$(digest "$DIR/one")" ]
 }
+
+@test "neighbours that share weights on two nodes for no need are told" {
+    make_data
+    # shellcheck disable=SC2016
+    printf '%s\n' '#!/bin/sh' \
+        'exec unshare --uts sh -c "hostname node\$(((OMPI_COMM_WORLD_RANK + NODES) / 4))
+            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
+    chmod +x "$DIR/on-node"
+    local command
+    for NODES in 3 2; do
+        export NODES
+        command_of 4 "$DIR/nodes$NODES"
+        "$MPIRUN" 4 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero3 \
+            parallel.shard_degree=2 2>"$DIR/log$NODES"
+    done
+    grep "shard_degree (2): ranks 0 to 1 are on more nodes .* from node0 to node1" \
+        "$DIR/log3"
+    [ "$(grep -c "more nodes" "$DIR/log2")" = 0 ]
+    grep '"node0", "node1"\], "node_ranks": \[1, 3\]' "$DIR"/nodes3/ledger*
+    [ "$(digest "$DIR/nodes3")" = "$(digest "$DIR/nodes2")" ]
+}

@@ -49,6 +49,15 @@ enum err topology_create(const struct comm *comm, struct topology **out)
     return rc;
 }
 
+int topology_torn(const struct topology *t, int degree)
+{
+    int least = (degree - 1) / t->most + 1;
+    for (int first = 0; first + degree <= t->ranks; first += degree)
+        if (t->node[first + degree - 1] - t->node[first] >= least)
+            return first;
+    return -1;
+}
+
 void topology_destroy(struct topology *topology)
 {
     if (topology == NULL)

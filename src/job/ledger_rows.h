@@ -10,7 +10,8 @@ static const struct ledger_row {
     const char *event, *fields;
 } ledger_rows[] = {
     /* of the training program, in the order in which an attempt has them */
-    { "start", "job:whole restart:whole ranks:whole hosts:list version:text" },
+    { "start", "job:whole restart:whole ranks:whole hosts:list "
+               "node_ranks?:list version:text" }, /* of each host */
     /* of rank 0; where the attempt goes on, the bytes of the rank that needs
      * most, the threads of a rank */
     { "hardware",

@@ -95,17 +95,18 @@ static enum err attempt_open(struct attempt *try)
     return ledger_next_attempt(dir, &try->number);
 }
 
-static json_t *run_hosts(const struct comm *comm)
+static json_t *run_nodes(const struct comm *comm, bool names)
 {
-    json_t *hosts = json_array();
-    const char *last = NULL;
+    json_t *list = json_array();
+    int first = 0;
     for (int r = 0; r < comm_size(comm); r++) {
-        const char *host = comm_host(comm, r);
-        if (last == NULL || strcmp(last, host) != 0)
-            json_array_append_new(hosts, json_string(host));
-        last = host;
+        if (r + 1 < comm_size(comm) && comm_same_host(comm, r, r + 1))
+            continue;
+        json_array_append_new(list, names ? json_string(comm_host(comm, r))
+                                          : json_integer(r + 1 - first));
+        first = r + 1;
     }
-    return hosts;
+    return list;
 }
 
 static enum err record_start(const struct attempt *try)
@@ -114,9 +115,11 @@ static enum err record_start(const struct attempt *try)
     slurm_read(&slurm);
     return ledger_append(
         try->settings->run.dir, "start", try->number,
-        json_pack("{s:I, s:i, s:i, s:o, s:s}", "job", (json_int_t)slurm.job_id,
-                  "restart", slurm.restart_count, "ranks", comm_size(try->comm),
-                  "hosts", run_hosts(try->comm), "version", TESSERA_VERSION));
+        json_pack("{s:I, s:i, s:i, s:o, s:o, s:s}", "job",
+                  (json_int_t)slurm.job_id, "restart", slurm.restart_count,
+                  "ranks", comm_size(try->comm), "hosts",
+                  run_nodes(try->comm, true), "node_ranks",
+                  run_nodes(try->comm, false), "version", TESSERA_VERSION));
 }
 
 /* What computes, and how tensors travel. After "start", which stands there

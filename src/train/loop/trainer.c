@@ -20,6 +20,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/comm/topology.h"
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
 #include "src/job/stop.h"
@@ -93,6 +94,33 @@ static enum err check_ranks(const struct train_settings *s, int ranks)
                             "train.global_batch)");
 }
 
+/* Ranks that exchange most are neighbours, but may be on two nodes for no need. */
+static enum err warn_torn(const struct run *run)
+{
+    const struct replica_options o = train_memory_replica(&run->settings);
+    const struct {
+        const char *name;
+        int degree;
+    } groups[] = { { "shard_degree", o.shard_degree },
+                   { "expert_degree", o.expert_degree },
+                   { "sequence_degree", o.sequence_degree } };
+    struct topology *t = NULL;
+    TRY(topology_create(run->comm, &t));
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        int degree = groups[i].degree;
+        int first = degree > 1 ? topology_torn(t, degree) : -1;
+        if (first >= 0 && run->rank == 0)
+            log_warn("parallel.%s (%d): ranks %d to %d are on more nodes than "
+                     "they must be, from %s to %s: choose a divisor of the "
+                     "ranks of every node, or they exchange over the network",
+                     groups[i].name, degree, first, first + degree - 1,
+                     comm_host(run->comm, first),
+                     comm_host(run->comm, first + degree - 1));
+    }
+    topology_destroy(t);
+    return ERR_OK;
+}
+
 enum err trainer_create(struct comm *comm,
                         const struct train_settings *settings, int attempt,
                         struct run **out)
@@ -128,6 +156,7 @@ enum err trainer_create(struct comm *comm,
     TRY_OUT(start_files(run));
     TRY_OUT(trainer_profile_create(run));
     TRY_OUT(trainer_memory_create(run));
+    TRY_OUT(comm_agree(comm, warn_torn(run)));
     TRY_OUT(comm_agree(
         comm, algorithms_create(&run->algorithms, &run->settings, run)));
 out:
