@@ -96,7 +96,7 @@ static inline void s3_etag(const char *data, size_t bytes, char out[40])
 
 struct s3_keys {
     char key[4096][256];
-    long long bytes[4096];
+    long long bytes[4096], changed[4096];
     int count;
 };
 
@@ -121,6 +121,7 @@ static inline void s3_walk(const char *root, const char *below,
             s3_walk(root, name, keys);
         } else if (keys->count < 4096) {
             snprintf(keys->key[keys->count], 256, "%.255s", name);
+            keys->changed[keys->count] = status.st_mtime;
             keys->bytes[keys->count++] = status.st_size;
         }
     }
@@ -135,12 +136,13 @@ static inline bool s3_list(const struct s3_call *call, const char *root)
     char last[600] = "";
     struct s3_keys *keys = calloc(1, sizeof *keys);
     s3_value(call, "prefix", prefix, sizeof prefix);
-    s3_value(call, "continuation-token", after, sizeof after);
+    if (!s3_value(call, "continuation-token", after, sizeof after))
+        s3_value(call, "start-after", after, sizeof after);
     bool folders = strstr(call->query, "delimiter=") != NULL;
     s3_walk(root, "", keys);
     for (int shown = 0;; shown++) {
         char name[600], best[600] = "";
-        long long bytes = -1;
+        long long bytes = -1, changed = 0;
         for (int k = 0; k < keys->count; k++) {
             const char *end = strchr(keys->key[k] + strlen(prefix), '/');
             bool folder = folders && end != NULL;
@@ -153,6 +155,7 @@ static inline bool s3_list(const struct s3_call *call, const char *root)
                 (best[0] == '\0' || strcmp(name, best) < 0)) {
                 snprintf(best, sizeof best, "%s", name);
                 bytes = folder ? -1 : keys->bytes[k];
+                changed = keys->changed[k];
             }
         }
         if (best[0] == '\0')
@@ -165,8 +168,10 @@ static inline bool s3_list(const struct s3_call *call, const char *root)
             sprintf(to, "<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>",
                     best);
         else
-            sprintf(to, "<Contents><Key>%s</Key><Size>%lld</Size></Contents>",
-                    best, bytes);
+            sprintf(to,
+                    "<Contents><Key>%s</Key><ETag>&quot;%llx&quot;</ETag>"
+                    "<Size>%lld</Size></Contents>",
+                    best, changed, bytes);
         if (shown == 3)
             break;
         memcpy(last, best, sizeof last);

@@ -21,7 +21,7 @@ static struct store *open_store(const char *format, double deadline_s,
 {
     struct store *store = NULL;
     char url[256];
-    struct store_options options = { deadline_s, hedge };
+    struct store_options options = { .deadline_s = deadline_s, .hedge = hedge };
     snprintf(url, sizeof url, format, server.port);
     fixture_need(store_open(url, &options, &store));
     return store;
@@ -77,7 +77,7 @@ static void test_addresses(void)
         { "no address", "is not an address" },
         { "http://host/a\\b", "'\\'" },
     };
-    struct store_options options = { 1.0, 0.0 };
+    struct store_options options = { .deadline_s = 1.0 };
     struct store *store = NULL;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         enum err rc = store_open(wrong[i].url, &options, &store);
@@ -94,7 +94,7 @@ static void test_file(void)
 {
     char url[FSIO_PATH_MAX + 16];
     int64_t bytes = 0;
-    struct store_options options = { 5.0, 0.0 };
+    struct store_options options = { .deadline_s = 5.0 };
     struct store *store = NULL;
     snprintf(url, sizeof url, "file://%s/", folder);
     fixture_need(store_open(url, &options, &store));

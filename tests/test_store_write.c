@@ -15,7 +15,7 @@ static uint8_t *large;
 static struct store *open_store(double deadline_s)
 {
     struct store *store = NULL;
-    struct store_options options = { deadline_s, 0.0 };
+    struct store_options options = { .deadline_s = deadline_s };
     fixture_need(store_open("s3://bucket/a b", &options, &store));
     return store;
 }
@@ -156,7 +156,7 @@ static void test_failures(void)
            "a connection that stalls is replaced");
     http_server_rules(&server, "");
     store_close(store);
-    struct store_options options = { 2, 0.0 };
+    struct store_options options = { .deadline_s = 2 };
     fixture_need(store_open("s3://none", &options, &store));
     tap_ok(store_put(store, "x", "text", 4) == ERR_DATA &&
                strstr(err_text(), "NoSuchBucket") != NULL,

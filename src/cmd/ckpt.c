@@ -15,6 +15,7 @@
 #include "checkpoint/tools/ckpt_tools.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/cmd/cmd_main.h"
+#include "src/mirror/home.h"
 
 /* Seconds or hours: products of two stay far from the end of doubles. */
 #define NUMBER_MAX 1e12
@@ -72,84 +73,137 @@ enum paths {
     PATHS_FOUND      /* each is one, or a run, whose newest good one is meant */
 };
 
+/* What is fetched of a path that is an address. */
+enum fetched {
+    FETCH_NONE, /* the command is of a directory */
+    FETCH_RUN = 1 + HOME_RUN,
+    FETCH_HEADS = 1 + HOME_HEADS,
+    FETCH_ALL = 1 + HOME_ALL
+};
+
 static const struct command {
     struct options_command command;
     ckpt_cmd_fn run;
     enum paths paths;
+    enum fetched fetched;
 } commands[] = {
     { { "ls", "RUN|CHECKPOINT", "committed checkpoints of a run", rows, "json",
         1, 1 },
       ckpt_cmd_ls,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_RUN },
     { { "show", "CHECKPOINT|RUN", "step, ranks and tensors", rows, "json stats",
         1, 1 },
       ckpt_cmd_show,
-      PATHS_FOUND },
+      PATHS_FOUND,
+      FETCH_HEADS },
     { { "verify", "CHECKPOINT|RUN", "check every byte", rows, "json", 1, 1 },
       ckpt_cmd_verify,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_ALL },
     { { "view", "CHECKPOINT", "write checkpoint.h5, lost, damaged or not made",
         rows, "json", 1, 1 },
       ckpt_cmd_view,
-      PATH_CHECKPOINT },
+      PATH_CHECKPOINT,
+      FETCH_NONE },
     { { "digest", "CHECKPOINT|RUN",
         "SHA-256 of the contents, whatever the number of shards", rows, "json",
         1, 1 },
       ckpt_cmd_digest,
-      PATHS_FOUND },
+      PATHS_FOUND,
+      FETCH_ALL },
     { { "diff", "A B", "which tensors differ, where and how much", rows, "json",
         2, 2 },
       ckpt_cmd_diff,
-      PATHS_FOUND },
+      PATHS_FOUND,
+      FETCH_ALL },
     { { "reshard", "CHECKPOINT OUT", "copy, as N ranks would write it", rows,
         "ranks! json", 2, 2 },
       ckpt_cmd_reshard,
-      PATH_CHECKPOINT },
+      PATH_CHECKPOINT,
+      FETCH_ALL },
     { { "average", "OUT MODEL...",
         "the mean of weights, summed in fp64, as OUT", rows, "json", 2, -1 },
       ckpt_cmd_average,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "pin", "CHECKPOINT", "never delete it", rows, "json reason", 1, 1 },
       ckpt_cmd_pin,
-      PATH_CHECKPOINT },
+      PATH_CHECKPOINT,
+      FETCH_NONE },
     { { "unpin", "CHECKPOINT", "let it be deleted again", rows, "json", 1, 1 },
       ckpt_cmd_unpin,
-      PATH_CHECKPOINT },
+      PATH_CHECKPOINT,
+      FETCH_NONE },
     { { "prune", "RUN", "delete old checkpoints", rows,
         "keep|keep-every! dry-run json", 1, 1 },
       ckpt_cmd_prune,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "interval", "[RUN]", "how often to save, by RUN or --cost and --mtbf",
         rows, "json cost mtbf persist restart detect overhead prior-hours", 0,
         1 },
       ckpt_cmd_interval,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "scavenge", "RUN",
         "on each node of a job: what only they have goes to RUN", rows,
         "local! timeout json", 1, 1 },
       ckpt_cmd_scavenge,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "ledger", "RUN [KEY=VALUE...]",
         "what a launch script asks of the ledger, or adds", rows,
         "job event attempt", 1, -1 },
       ckpt_cmd_ledger,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "next", "RUN KEY=VALUE...",
         "decide what a launch script does when an attempt has ended", rows,
         "job! attempt! before before-local", 2, -1 },
       ckpt_cmd_next,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "nodes", "RUN FOLDER [SPOOL]",
         "decide, by the checks in FOLDER, on which nodes a job trains", rows,
         "job! attempt!", 2, 3 },
       ckpt_cmd_nodes,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
     { { "watch", "RUN START_S HANG_S TICK_S",
         "say what is to be done about an attempt that runs", rows,
         "job! attempt!", 4, 4 },
       ckpt_cmd_watch,
-      PATH_OTHER },
+      PATH_OTHER,
+      FETCH_NONE },
 };
+
+/* Those that are addresses become copies. */
+static enum err fetch(const struct command *command, struct ckpt_cmd *cmd)
+{
+    char exact[FSIO_PATH_MAX];
+    for (int p = 0; p < CKPT_CMD_PATHS && cmd->paths[p] != NULL; p++) {
+        enum fetched fetched = command->fetched;
+        if (!home_is(cmd->paths[p]) || command->run == ckpt_cmd_average)
+            continue;
+        if (fetched == FETCH_NONE ||
+            (p > 0 && command->paths == PATH_CHECKPOINT))
+            return err_set(
+                ERR_USAGE,
+                "%s: %s writes in a directory: give one of this machine%s",
+                cmd->paths[p], command->command.name,
+                fetched == FETCH_NONE
+                    ? "; what stays in a mirror say checkpoint.mirror_keep and "
+                      "checkpoint.keep_every of its run"
+                    : "");
+        if (fetched == FETCH_HEADS && cmd->stats)
+            fetched = FETCH_ALL;
+        TRY(home_open(cmd->paths[p], (enum home_what)(fetched - 1),
+                      cmd->named[p], exact));
+        cmd->paths[p] = cmd->named[p];
+    }
+    return ERR_OK;
+}
 
 /* Paths are judged here, before the command, so that a typing error is told before
  * anything is read, and in the same words by every command. */
@@ -165,6 +219,7 @@ static enum err run(const struct options *options, int *exit_code)
             return err_set(ERR_USAGE, "%s: a path is empty",
                            command->command.name);
     }
+    TRY(fetch(command, cmd));
     for (int p = 0; p < options->operand_count && p < CKPT_CMD_PATHS; p++)
         if ((p == 0 || command->paths == PATHS_FOUND) &&
             ckpt_index_is_named(cmd->paths[p])) {
@@ -188,7 +243,9 @@ int main(int argc, char **argv)
         .about = "RUN is a run directory; CHECKPOINT is a folder "
                  "RUN/checkpoints/step-*, RUN#STEP\nor RUN#best; A and B are "
                  "either. Of a RUN show, digest and diff take the newest\n"
-                 "good checkpoint.\n",
+                 "good checkpoint. ls, show, verify, digest, diff and reshard "
+                 "read s3://BUCKET/PREFIX,\na mirror, a run or a checkpoint, "
+                 "too; of several all but ls take the newest.\n",
         .end = "exit codes: 0 good, or equal; 1 diff: they differ; 64 usage; "
                "75 the file system\nfailed, try again; 93 damaged, missing, "
                "not readable, or no room\n",

@@ -17,6 +17,7 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/mirror/home.h"
 
 enum err ckpt_cmd_print(json_t *value)
 {
@@ -27,6 +28,12 @@ enum err ckpt_cmd_print(json_t *value)
     json_decref(value);
     free(text);
     return rc;
+}
+
+json_t *ckpt_cmd_path(const char *path)
+{
+    char where[FSIO_PATH_MAX];
+    return jsontext_string(home_where(path, where));
 }
 
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size)

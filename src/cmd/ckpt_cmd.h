@@ -63,6 +63,8 @@ enum err ckpt_cmd_scavenge(struct ckpt_cmd *cmd);
 
 /* Print and release; ERR_MEMORY when value is NULL. */
 enum err ckpt_cmd_print(json_t *value);
+/* The path as people gave it: of a copy its address; NULL: no memory. */
+json_t *ckpt_cmd_path(const char *path);
 /* "f32[50, 8]" */
 struct ckpt_tensor;
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size);

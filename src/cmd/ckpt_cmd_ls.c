@@ -19,13 +19,15 @@
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
+#include "src/mirror/home.h"
 
-/* When the checkpoint was written, by its manifest; -1: unknown. */
+/* When the checkpoint was written, by its manifest; -1: unknown, as of a copy. */
 static double written_at(const char *checkpoint_dir)
 {
     char path[FSIO_PATH_MAX];
     struct stat status;
-    if (fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE) !=
+    if (home_where(checkpoint_dir, path) == path ||
+        fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE) !=
             ERR_OK ||
         stat(path, &status) != 0)
         return -1;
@@ -42,7 +44,7 @@ static json_t *info_json(const struct ckpt_info *info)
                      "pinned", ckpt_index_pinned(info->path), "eval_loss",
                      jsontext_real(info->eval_loss), "best", info->best,
                      "written", written < 0 ? json_null() : json_real(written),
-                     "path", jsontext_string(info->path), "reason",
+                     "path", ckpt_cmd_path(info->path), "reason",
                      jsontext_string(info->reason));
 }
 
@@ -65,7 +67,7 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
         clean_printf("%-12s %6s %11s %9s %-5s %-6s %-12s %s\n", "step", "ranks",
                      "size", "age", "state", "pinned", "eval loss", "path");
     for (int i = 0; i < count; i++) {
-        char age[32] = "?", loss[32] = "-";
+        char age[32] = "?", loss[32] = "-", where[FSIO_PATH_MAX];
         double written = written_at(list[i].path);
         if (written >= 0)
             units_seconds(now > written ? now - written : 0, age, sizeof age);
@@ -75,7 +77,8 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
         clean_printf(
             "%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n", list[i].step,
             list[i].ranks, UNITS_BYTES(list[i].bytes), age, list[i].state,
-            ckpt_index_pinned(list[i].path) ? "yes" : "-", loss, list[i].path);
+            ckpt_index_pinned(list[i].path) ? "yes" : "-", loss,
+            home_where(list[i].path, where));
         if (list[i].reason[0] != '\0')
             clean_printf("  %s\n", list[i].reason);
     }

@@ -114,7 +114,7 @@ static enum err show_json(const struct ckpt_cmd *cmd,
     }
     return ckpt_cmd_print(json_pack(
         "{s:o, s:I, s:i, s:i, s:I, s:b, s:O, s:o}", "path",
-        jsontext_string(cmd->paths[0]), "step", (json_int_t)manifest->step,
+        ckpt_cmd_path(cmd->paths[0]), "step", (json_int_t)manifest->step,
         "ranks", manifest->ranks, "shards", manifest->shard_count, "bytes",
         (json_int_t)manifest->bytes, "pinned", ckpt_index_pinned(cmd->paths[0]),
         "state", manifest->state, "tensors", tensors));
@@ -148,7 +148,7 @@ enum err ckpt_cmd_digest(struct ckpt_cmd *cmd)
     enum err rc = ckpt_digest(cmd->paths[0], hex);
     if (rc == ERR_OK && cmd->json)
         return ckpt_cmd_print(json_pack("{s:o, s:s}", "path",
-                                        jsontext_string(cmd->paths[0]),
+                                        ckpt_cmd_path(cmd->paths[0]),
                                         "digest", hex));
     if (rc == ERR_OK)
         puts(hex);

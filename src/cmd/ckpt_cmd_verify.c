@@ -15,6 +15,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
+#include "src/mirror/home.h"
 
 /* More damage than this per shard is counted, but not listed. */
 #define DAMAGE_LISTED 100
@@ -67,6 +68,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
                               const struct ckpt_manifest *manifest)
 {
     enum err rc = ERR_OK;
+    char where[FSIO_PATH_MAX];
     struct ckpt_read *reader = NULL;
     TRY_OUT(ckpt_read_create(path, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++) {
@@ -81,7 +83,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
         if (!verify->json && verify->found > DAMAGE_LISTED)
             printf("  and %d more\n", verify->found - DAMAGE_LISTED);
         if (!verify->json)
-            clean_printf("%s/%s: %s, %s\n", path, shard->file, size,
+            clean_printf("%s/%s: %s, %s\n", home_where(path, where), shard->file, size,
                          verify->found == 0 ? "good" : "damaged");
     }
 out:
@@ -132,10 +134,12 @@ static enum err verify_checkpoint(struct verify *verify, const char *path)
     assert(good || verify->first[0] != '\0');
     verify->checkpoints++;
     verify->bad += !good;
+    char where[FSIO_PATH_MAX];
     if (!verify->json)
-        clean_printf("%s: %s\n", path, good ? "good" : "damaged");
+        clean_printf("%s: %s\n", home_where(path, where),
+                     good ? "good" : "damaged");
     json_t *entry = json_pack(
-        "{s:o, s:o, s:s, s:O, s:O}", "path", jsontext_string(path), "step",
+        "{s:o, s:o, s:s, s:O, s:O}", "path", ckpt_cmd_path(path), "step",
         manifest != NULL ? json_integer(manifest->step) : json_null(), "state",
         good ? "good" : "bad", "damage", verify->damage, "notes",
         verify->notes);

@@ -10,6 +10,8 @@
 #include "src/cmd/cmd_main.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/job/stop.h"
+#include "src/data/remote/cache.h"
+#include "src/mirror/home.h"
 
 static const char *const formats[] = { "hf", "gguf", NULL };
 
@@ -44,6 +46,11 @@ static const struct command {
       hf_verify },
 };
 
+static bool is_stopped(void)
+{
+    return stop_requested() != 0;
+}
+
 /* Signals are remembered and looked for between parts of the work, so that what
  * was begun is removed. */
 static enum err run(const struct options *options, int *exit_code)
@@ -52,6 +59,7 @@ static enum err run(const struct options *options, int *exit_code)
     for (int i = 0; i < options->operand_count; i++)
         cmd->paths[i] = options->operands[i];
     TRY(stop_install());
+    home_terms(cache_defaults.deadline_s, is_stopped);
     TRY(stop_outlive_readers());
     TRY(((const struct command *)options->command)->run(cmd));
     *exit_code = cmd->exit_code;
@@ -63,8 +71,9 @@ int main(int argc, char **argv)
     static const struct options_program program = {
         .name = "hf",
         .about = "MODEL, A and B are checkpoints, run directories (the newest "
-                 "checkpoint), Hugging\nFace folders or GGUF files. The name "
-                 "of a checkpoint is one like step-000000000.\n",
+                 "checkpoint), Hugging\nFace folders or GGUF files, or such at "
+                 "s3://BUCKET/PREFIX. The name of a\ncheckpoint is one like "
+                 "step-000000000.\n",
         .end = "exit codes: 0 done, or the same; 1 verify: they differ; 64 "
                "usage, or a path that\nnames nothing; 75 the file system "
                "failed or is full, try again; 93 bad\nor unsupported data\n",

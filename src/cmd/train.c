@@ -24,6 +24,7 @@
 #include "src/comm/comm.h"
 #include "src/base/exit_code.h"
 #include "src/job/stop.h"
+#include "src/mirror/home.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
@@ -124,6 +125,11 @@ out:
     return err_exit_code(rc);
 }
 
+static bool is_stopped(void)
+{
+    return stop_requested() != 0;
+}
+
 /* The order matters: handlers of signals before the ranks meet, as a job may be
  * stopped while they wait; the log's rank as soon as it is known; and what rank
  * 0 alone has opened is shared only after all have read their settings. */
@@ -152,6 +158,7 @@ static int train(int argc, char **argv)
     TRY_OUT(comm_agree(comm, err_again(&loading)));
     if (rank == 0)
         log_set_level(settings->log.level);
+    home_terms(settings->data.remote_deadline, is_stopped);
     TRY_OUT(start_settings_share(comm, settings));
     TRY_OUT(comm_beat_start(comm, settings->parallel.lost_s));
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));

@@ -119,7 +119,7 @@ static enum err make_state(const struct import *import, json_t **out)
         "code_version", TESSERA_VERSION, "step", (json_int_t)STEP, "fixed",
         fixed, "text",
         weights_ckpt_config_text(about->vocab, about->bos, about->eos, about),
-        "source", "path", jsontext_string(about->path), "kind",
+        "source", "path", jsontext_string(about->place), "kind",
         weights_kind_names[about->kind], "dtype", about->dtype, "sha256",
         about->sha256, "about", "kinds", "", "kind", "weight", "tensors",
         on_checkpoint_about_params(&about->config, import->model.params));

@@ -175,7 +175,7 @@ static void tell(const struct eval_model *model, double begin, size_t held)
     size_t bytes = held;
     if (comm_rank(model->comm) != 0)
         return;
-    log_info("%s read in %.1f s", model->about->path, clock_now() - begin);
+    log_info("%s read in %.1f s", model->about->place, clock_now() - begin);
     if (model->way == SPREAD_RANKS &&
         spread_plan(model->params, ranks, &bytes) != ERR_OK)
         return;

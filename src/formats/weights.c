@@ -28,6 +28,7 @@
 #include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/formats/weights_impl.h"
+#include "src/mirror/home.h"
 
 /* The first whose signs are there is it. */
 static const struct weights_ops *const table[] = {
@@ -43,6 +44,7 @@ struct weights {
     const struct weights_ops *ops;
     struct weights_source source;
     char path[FSIO_PATH_MAX];
+    char place[FSIO_PATH_MAX], named[FSIO_PATH_MAX]; /* of an address */
     struct ckpt_named *names; /* of the source's list, sorted, each once */
     size_t name_count;
 };
@@ -98,6 +100,19 @@ static enum err sort_names(struct weights *weights)
     return ERR_OK;
 }
 
+/* A copy's names are of no use to others. */
+static void take_place(struct weights *weights)
+{
+    struct weights_about *about = &weights->source.about;
+    about->place = about->path;
+    if (weights->named[0] == '\0')
+        return;
+    about->place = weights->place;
+    about->named = weights->named;
+    snprintf(weights->place, sizeof weights->place, "%.*s",
+             (int)strcspn(weights->named, "#"), weights->named);
+}
+
 enum err weights_open(const char *path, struct weights **out)
 {
     assert(path != NULL && out != NULL);
@@ -105,7 +120,11 @@ enum err weights_open(const char *path, struct weights **out)
     struct weights *weights = NULL;
     *out = NULL;
     TRY(new_zeroed(&weights, 1));
-    TRY_OUT(fsio_path(weights->path, "%s", path));
+    if (home_is(path))
+        TRY_OUT(home_open(path, HOME_ALL, weights->path, weights->named));
+    else
+        TRY_OUT(fsio_path(weights->path, "%s", path));
+    path = weights->path;
     TRY_OUT(find_ops(path, &weights->ops));
     weights->source.about = (struct weights_about){
         .kind = weights->ops->kind,
@@ -120,6 +139,7 @@ enum err weights_open(const char *path, struct weights **out)
         .named_eos = -1,
     };
     TRY_OUT(weights->ops->open(path, &weights->source));
+    take_place(weights);
     TRY_OUT(sort_names(weights));
 out:
     return new_or_none(rc, weights, out, weights_close);

@@ -7,7 +7,8 @@
  * Hugging Face folder; or a GGUF file. Whatever it is, its tensors have the
  * names, shapes and row order of params.h, and their elements are read as
  * floats. Where a checkpoint has adapters (LoRA), what is read is the base with
- * the adapters merged.
+ * the adapters merged. Any of them may lie at an address, s3://BUCKET/PREFIX: then a
+ * copy is fetched (src/mirror/home.h).
  *
  * Nothing is held but tables: reads go to the files part by part. One thread at a
  * time. No communicator: every rank may open for itself. */
@@ -53,6 +54,7 @@ struct weights_about {
     enum weights_kind kind;
     const char *path;  /* of the checkpoint, folder or file that is read */
     const char *named; /* with #NAME where there was one: it opens the same */
+    const char *place; /* what others are told: path, or what that is a copy of */
     struct model_config config;
     const char *dtype;  /* as stored: "float32", "bfloat16", "Q4_1", "mixed" */
     int64_t step;       /* of the checkpoint; -1: another kind */

@@ -183,7 +183,7 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
                    "%s has a part of its model, the rest is in %s (if "
                    "that has moved, put it, or a link to it, there)",
                    where, path));
-    tuned->lora.base = weights_about(tuned->base)->path;
+    tuned->lora.base = weights_about(tuned->base)->place;
     if (weights_is(tuned->base, was))
         return ERR_OK;
     return err_set(ERR_CHECKPOINT,

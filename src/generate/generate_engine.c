@@ -421,7 +421,7 @@ enum err generate_engine_start(struct generate_engine *engine,
         .tokenizer = engine->tokenizer,
     };
     TRY(generate_create(&model, &engine->generate));
-    log_info("%s: %.1fM parameters, stored as %s, read in %.1f s", about->path,
+    log_info("%s: %.1fM parameters, stored as %s, read in %.1f s", about->place,
              (double)engine->params->numel / 1e6, about->dtype,
              clock_now() - begin);
     return ERR_OK;

@@ -18,6 +18,7 @@
 
 #define RUN_DIGITS 8
 #define SAVE_DIGITS 12
+#define STEPS_END ((int64_t)1000000000) /* as many as have CKPT_STEP_DIGITS */
 #define DIGITS (1 + RUN_DIGITS + 1 + SAVE_DIGITS) /* "-RUN-SAVE" */
 
 void mirror_step_free(struct mirror_step *step)
@@ -58,7 +59,8 @@ out:
     return rc;
 }
 
-/* What a name of the list says, "step-N-RUN-SAVE/". */
+/* What a name of the list says, "step-N-RUN-SAVE/" or, copied from a run directory,
+ * "step-N/". */
 struct named {
     int64_t step; /* -1: it is none */
     char run[RUN_DIGITS + 1];
@@ -69,16 +71,26 @@ static void take_apart(const struct store_name *of, struct named *out)
 {
     size_t length = strcspn(of->name, "/");
     *out = (struct named){ .step = -1 };
-    if (of->bytes >= 0 || length <= DIGITS || length >= sizeof out->folder)
+    if (of->bytes >= 0 || length >= sizeof out->folder)
+        return;
+    memcpy(out->folder, of->name, length);
+    out->step = ckpt_manifest_step_after(of->name, length, CKPT_STEP_PREFIX);
+    if (out->step >= 0 || length <= DIGITS)
         return;
     const char *digits = of->name + length - DIGITS;
     if (digits[0] != '-' || digits[1 + RUN_DIGITS] != '-' ||
         strspn(digits, "-0123456789abcdef") != DIGITS)
         return;
-    memcpy(out->folder, of->name, length);
     memcpy(out->run, digits + 1, RUN_DIGITS);
     out->step =
         ckpt_manifest_step_after(of->name, length - DIGITS, CKPT_STEP_PREFIX);
+}
+
+int64_t mirror_names_step(const char *name)
+{
+    struct named named;
+    take_apart(&(struct store_name){ .name = (char *)name, .bytes = -1 }, &named);
+    return named.step;
 }
 
 /* Whether the folder is a checkpoint. */
@@ -92,38 +104,78 @@ static enum err is_whole(struct store *store, const char *folder, bool *whole)
     return ERR_OK;
 }
 
-/* Names come in the order of steps, since these have leading zeros. Nobody's uploads
- * that were cut off count. */
-enum err mirror_newest(struct store *store, int64_t above, int64_t below,
-                       const char *uuid, struct mirror_step *out)
+/* The names of steps above one, or of so many only that they are in one page, the
+ * last: the store tells by each page whether others follow. Then *first is the step
+ * above which they are. Names come in the order of steps, since these have leading
+ * zeros. */
+static enum err list_last(struct store *store, int64_t above, int64_t *first,
+                          struct store_names *names)
 {
-    enum err rc = ERR_OK;
+    char after[40] = "";
+    bool more;
+    int64_t end = STEPS_END;
+    for (*first = above;; *first += (end - *first) / 2) {
+        if (*first >= 0) /* behind all of it: '0' comes after '-' and '/' */
+            snprintf(after, sizeof after, CKPT_STEP_PREFIX "%0*lld0",
+                     CKPT_STEP_DIGITS, (long long)*first);
+        TRY(store_list_page(store, CKPT_STEP_PREFIX, true, after, names, &more));
+        if (!more && (names->count > 0 || *first == above))
+            return ERR_OK;
+        store_names_free(names);
+        if (more)
+            above = *first;
+        else
+            end = *first;
+        *first = above;
+        if (end - above < 2)
+            break;
+    }
+    return store_list(store, CKPT_STEP_PREFIX, true, names);
+}
+
+/* Of a list the newest that is whole. Nobody's uploads that were cut off count. */
+static enum err newest_of(struct store *store, const struct store_names *names,
+                          int64_t above, int64_t below, const char *uuid,
+                          struct mirror_step *out)
+{
     char run[65];
     bool whole, any = uuid[0] == '\0';
-    struct store_names names;
     struct named one;
-    *out = (struct mirror_step){ .step = -1 };
     TRY(run_digits(uuid, run));
-    TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
-    for (int i = names.count; i-- > 0 && (any || out->step < 0);) {
-        take_apart(&names.list[i], &one);
+    for (int i = names->count; i-- > 0 && (any || out->step < 0);) {
+        take_apart(&names->list[i], &one);
         bool its = strcmp(one.run, run) == 0;
         if (one.step <= above || one.step >= below ||
             (any ? out->step >= 0 && its : !its))
             continue;
-        TRY_OUT(is_whole(store, one.folder, &whole));
+        TRY(is_whole(store, one.folder, &whole));
         if (!whole)
             continue;
         if (out->step >= 0)
-            TRY_OUT(err_set(ERR_USAGE,
-                            "%s has checkpoints of several runs, and this one "
-                            "has none by which to tell: give a folder of one",
-                            store_address(store)));
+            return err_set(ERR_USAGE,
+                           "%s has checkpoints of several runs, and this one "
+                           "has none by which to tell: give a folder of one",
+                           store_address(store));
         out->step = one.step;
         memcpy(out->folder, one.folder, sizeof out->folder);
         memcpy(run, one.run, sizeof one.run);
     }
-out:
+    return ERR_OK;
+}
+
+enum err mirror_newest(struct store *store, int64_t above, int64_t below,
+                       const char *uuid, struct mirror_step *out)
+{
+    int64_t first;
+    struct store_names names = { 0 };
+    *out = (struct mirror_step){ .step = -1 };
+    TRY(list_last(store, above, &first, &names));
+    enum err rc = newest_of(store, &names, above, below, uuid, out);
+    store_names_free(&names);
+    if (rc != ERR_OK || out->step >= 0 || first == above)
+        return rc;
+    TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
+    rc = newest_of(store, &names, above, below, uuid, out);
     store_names_free(&names);
     return rc;
 }
@@ -192,7 +244,8 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
     int64_t kept = 1;
     char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
-    take_apart(&(struct store_name){ (char *)step->folder, -1 }, &own);
+    take_apart(&(struct store_name){ .name = (char *)step->folder, .bytes = -1 },
+               &own);
     for (int i = names.count; i-- > 0;) {
         bool whole = false;
         take_apart(&names.list[i], &one);

@@ -70,7 +70,11 @@ static enum err cache_name(struct cache *cache, const char *address)
         return err_errno("getcwd");
     else
         TRY(fsio_path(cache->wanted, "%s/%s", here, cache->options.folder));
-    TRY(digest_bytes(address, strlen(address), hex));
+    if (cache->options.of != NULL)
+        TRY(fsio_path(here, "%s\n%s", address, cache->options.of));
+    else
+        TRY(fsio_path(here, "%s", address));
+    TRY(digest_bytes(here, strlen(here), hex));
     snprintf(cache->name, sizeof cache->name, "%.16s", hex);
     return ERR_OK;
 }
@@ -167,7 +171,10 @@ static enum err cache_renew(struct cache *cache, const char *name,
     size_t read = 0;
     TRY(fsio_path(path, "%s/%s", cache->folder, name));
     TRY(fsio_path(new, "%s.new", path));
-    enum err rc = store_get(cache->store, name, new, -1, &bytes);
+    enum err rc = is_index && cache->options.index != NULL
+                      ? cache->options.index(cache->options.arg, cache->store,
+                                             new)
+                      : store_get(cache->store, name, new, -1, &bytes);
     if (rc == ERR_OK && is_index)
         rc = fsio_read_file(new, STORE_BYTES_MAX, &data, &read);
     if (rc == ERR_OK && is_index && !cache_has(cache, name, data, read))
@@ -271,15 +278,15 @@ static enum err cache_join(struct cache *cache, const char *const *names,
     return ERR_OK;
 }
 
-/* A cache that nobody has, and for an hour nobody had. */
-static void cache_sweep_root(int root)
+/* Caches that nobody has, and for an hour nobody had, `but` for one. */
+static void cache_sweep_root(int root, const char *but)
 {
     char users[NAME_MAX + 16];
     struct stat status;
     const struct dirent *set;
     DIR *sets = fdopendir(root);
     while (sets != NULL && (set = readdir(sets)) != NULL) {
-        if (set->d_name[0] == '.')
+        if (set->d_name[0] == '.' || strcmp(set->d_name, but) == 0)
             continue;
         snprintf(users, sizeof users, "%s/users", set->d_name);
         int fd = openat(root, users, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -301,6 +308,9 @@ static void cache_sweep_stale(const struct cache *cache)
     struct stat status, own;
     const struct dirent *entry;
     snprintf(mine, sizeof mine, CACHE_NAME "%lu-", (unsigned long)geteuid());
+    int here = fcntl(cache->root.fd, F_DUPFD_CLOEXEC, 0);
+    if (here >= 0)
+        cache_sweep_root(here, cache->name);
     if (fsio_parent(cache->root.path, parent) != ERR_OK ||
         fstat(cache->root.fd, &own) != 0)
         return;
@@ -318,7 +328,7 @@ static void cache_sweep_stale(const struct cache *cache)
             close(fd);
             continue;
         }
-        cache_sweep_root(fd);
+        cache_sweep_root(fd, "");
         /* if it is empty now */
         (void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
     }
@@ -334,7 +344,8 @@ enum err cache_open(const char *address, const struct cache_options *options,
     enum err rc = ERR_OK;
     bool done = false;
     double begin = clock_now();
-    struct store_options store = { options->deadline_s, CACHE_HEDGE };
+    struct store_options store = { options->deadline_s, CACHE_HEDGE,
+                                   options->ended };
     struct cache *cache = NULL;
     TRY(new_zeroed(&cache, 1));
     cache->users = cache->verified = cache->root.fd = cache->in.fd = -1;
@@ -415,6 +426,11 @@ void cache_close(struct cache *cache)
 const char *cache_folder(const struct cache *cache)
 {
     return cache->folder;
+}
+
+const char *cache_place(const struct cache *cache)
+{
+    return cache->in.path;
 }
 
 void cache_stop(struct cache *cache, bool stop)

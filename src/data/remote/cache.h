@@ -20,6 +20,7 @@
 #include "src/data/codec/checksum.h"
 
 struct cache;
+struct store;
 
 struct cache_options {
     /* "": tessera-cache-UID[-JOB] in $TMPDIR or /tmp, which the last process
@@ -29,6 +30,12 @@ struct cache_options {
     double deadline_s; /* of store_options */
     int threads;       /* that fetch ahead, > 0 */
     bool sizes_only;   /* what is there already is whole if it is as long */
+    /* What makes the index, in place of fetching the first of the names, and what
+     * it is of beside the address; NULL and NULL: it lies there. */
+    enum err (*index)(void *arg, struct store *store, const char *to);
+    void *arg;
+    const char *of;
+    bool (*ended)(void); /* of store_options */
 };
 
 /* Where nothing else is said: no limit, 300 s. */
@@ -65,6 +72,8 @@ void cache_close(struct cache *cache);
 
 /* Where its files lie. Lent. */
 const char *cache_folder(const struct cache *cache);
+/* The same as a path for other programs and people. */
+const char *cache_place(const struct cache *cache);
 
 /* The shards, before any is held. ERR_USAGE when the limit is less than what
  * the largest needs: it says how much. */

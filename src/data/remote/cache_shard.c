@@ -62,8 +62,10 @@ enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
 {
     assert(at >= 0 && cache->options.deadline_s > 0);
     char path[FSIO_PATH_MAX];
-    double begin = clock_now();
+    double begin = clock_now(), most_s = cache->options.deadline_s;
     enum err rc = ERR_OK;
+    if (at < cache->list.count) /* twice, as by who fetches it */
+        most_s = 2 * (most_s + (double)cache_room_bytes(cache, at) / (1 << 20));
     TRY(fsio_path(path, "%s/locks", cache->folder));
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (*fd < 0)
@@ -74,9 +76,9 @@ enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
             return ERR_OK;
         if (errno != EAGAIN && errno != EACCES)
             rc = err_errno("%s: lock", path);
-        else if (atomic_load(&cache->stopped))
+        else if (atomic_load(&cache->stopped) || store_ends(cache->store))
             rc = err_set(ERR_IO, "%s: given up, the program ends", what);
-        else if (clock_now() - begin > cache->options.deadline_s)
+        else if (clock_now() - begin > most_s)
             rc = err_set(ERR_IO,
                          "%s: another process of this node has been at it for "
                          "%.0f s (data.remote_deadline = %g)",
@@ -246,10 +248,11 @@ static enum err cache_fetch(struct cache *cache, int64_t shard,
     if (rc == ERR_OK)
         rc = cache_publish(cache, shard, part, hold);
     if (rc == ERR_FULL || rc == ERR_SPACE)
-        rc = err_set(rc,
-                     "%s; make room there, name another folder with "
-                     "data.cache, or bound it with data.cache_limit",
-                     err_text());
+        rc = err_set(rc, "%s; make room there, %s", err_text(),
+                     cache->options.index != NULL
+                         ? "or set TMPDIR to another place"
+                         : "name another folder with data.cache, or bound it "
+                           "with data.cache_limit");
     unlink(packed);
     if (rc != ERR_OK)
         unlink(part);

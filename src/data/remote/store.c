@@ -70,6 +70,12 @@ void store_stop(struct store *store, bool stop)
     atomic_store(&store->stopped, stop);
 }
 
+bool store_ends(const struct store *store)
+{
+    return atomic_load(&store->stopped) ||
+           (store->options.ended != NULL && store->options.ended());
+}
+
 const char *store_address(const struct store *store)
 {
     return store->address;

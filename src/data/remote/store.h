@@ -27,6 +27,8 @@ struct store_options {
     /* Begin a transfer a second time when it takes so many times the median of
      * the last ones; 0: never. */
     double hedge;
+    /* Whether to end soon, as after store_stop(); asked by any thread. NULL: never. */
+    bool (*ended)(void);
 };
 
 /* ERR_USAGE for an address that is malformed or of another scheme. Nothing is
@@ -51,6 +53,9 @@ bool store_local(const struct store *store, const char *name, char *path);
 /* Let every store_get() end soon, with ERR_IO, now and until `stop` is false.
  */
 void store_stop(struct store *store, bool stop);
+
+/* Either of the two says so. */
+bool store_ends(const struct store *store);
 
 /* As it was given. Lent. */
 const char *store_address(const struct store *store);

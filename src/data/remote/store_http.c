@@ -299,7 +299,7 @@ static enum store_verdict store_round(struct store_job *job, enum err *kind)
         if (verdict != STORE_AGAIN || job->running == 0)
             break;
         double now = clock_now();
-        if (atomic_load(&job->store->stopped) || now >= job->end) {
+        if (store_ends(job->store) || now >= job->end) {
             verdict = STORE_NEVER;
             *kind = now >= job->end
                         ? store_late(job, "")
@@ -328,9 +328,9 @@ static enum store_verdict store_round(struct store_job *job, enum err *kind)
 static bool store_pause(const struct store_job *job, double seconds)
 {
     double until = clock_now() + seconds;
-    while (clock_now() < until && !atomic_load(&job->store->stopped))
+    while (clock_now() < until && !store_ends(job->store))
         clock_sleep(fmin(until - clock_now(), STORE_POLL_S / 2));
-    return !atomic_load(&job->store->stopped);
+    return !store_ends(job->store);
 }
 
 /* A pause of 2^attempt, shortened by chance, so that many ranks that failed at

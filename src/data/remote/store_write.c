@@ -149,15 +149,18 @@ static enum err store_take_names(const struct buffer *page, const char *tag,
     size_t at = 0, bytes = 0;
     const char *inside = NULL;
     while (store_next(page, &at, tag, &inside, &bytes)) {
-        char key[STORE_ID_BYTES * 6], size[32];
+        char key[STORE_ID_BYTES * 6], size[32], etag[64];
         store_url_tag(inside, bytes, inner, key, sizeof key);
         store_url_tag(inside, bytes, "Size", size, sizeof size);
+        store_url_tag(inside, bytes, "ETag", etag, sizeof etag);
         store_plain_xml(key);
+        store_plain_xml(etag);
         if (strncmp(key, folder, strlen(folder)) != 0)
             continue;
         TRY(array_room(&out->list, &out->capacity, out->count + 1));
         struct store_name *one = &out->list[out->count];
         one->bytes = size[0] != '\0' ? strtoll(size, NULL, 10) : -1;
+        snprintf(one->etag, sizeof one->etag, "%.47s", etag);
         TRY(new_text(&one->name, key + strlen(folder)));
         out->count++;
     }
@@ -165,8 +168,8 @@ static enum err store_take_names(const struct buffer *page, const char *tag,
 }
 
 static enum err store_list_query(const char *folder, const char *prefix,
-                                 bool folders, const char *token,
-                                 struct buffer *query)
+                                 bool folders, const char *after,
+                                 const char *token, struct buffer *query)
 {
     query->bytes = 0;
     if (token[0] != '\0') {
@@ -178,6 +181,11 @@ static enum err store_list_query(const char *folder, const char *prefix,
                                  : "list-type=2&prefix="));
     TRY(store_say_value(query, folder));
     TRY(store_say_value(query, prefix));
+    if (after[0] != '\0') {
+        TRY(store_say(query, "&start-after="));
+        TRY(store_say_value(query, folder));
+        TRY(store_say_value(query, after));
+    }
     return buffer_add(query, "", 1);
 }
 
@@ -204,8 +212,10 @@ static enum err store_take_token(const struct store *store,
                          store->address);
 }
 
-enum err store_list(struct store *store, const char *prefix, bool folders,
-                    struct store_names *out)
+/* Pages from the token on, until none is left or `pages` are there. */
+static enum err store_list_pages(struct store *store, const char *prefix,
+                                 bool folders, const char *after, int pages,
+                                 struct store_names *out, bool *more)
 {
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX + 1], token[STORE_ID_BYTES] = "";
@@ -215,20 +225,40 @@ enum err store_list(struct store *store, const char *prefix, bool folders,
     store_folder(store, folder);
     do {
         buffer_free(&send.answer);
-        TRY_OUT(store_list_query(folder, prefix, folders, token, &query));
+        TRY_OUT(store_list_query(folder, prefix, folders, after, token, &query));
         TRY_OUT(store_ask(store, "GET", NULL, (const char *)query.data, NULL, 0,
                           &send));
         TRY_OUT(store_take_names(&send.answer, "Contents", "Key", folder, out));
         TRY_OUT(store_take_names(&send.answer, "CommonPrefixes", "Prefix",
                                  folder, out));
         TRY_OUT(store_take_token(store, &send.answer, token));
-    } while (token[0] != '\0');
+    } while (token[0] != '\0' && --pages > 0 && out->count <= STORE_NAMES_MAX);
+    *more = token[0] != '\0';
 out:
     buffer_free(&send.answer);
     buffer_free(&query);
     if (rc != ERR_OK)
         store_names_free(out);
     return rc;
+}
+
+enum err store_list(struct store *store, const char *prefix, bool folders,
+                    struct store_names *out)
+{
+    bool more;
+    TRY(store_list_pages(store, prefix, folders, "", 2 * STORE_NAMES_MAX / 1000,
+                         out, &more));
+    if (!more)
+        return ERR_OK;
+    store_names_free(out);
+    return err_set(ERR_DATA, "%s/%s: the list of what is there has no end",
+                   store->address, prefix);
+}
+
+enum err store_list_page(struct store *store, const char *prefix, bool folders,
+                         const char *after, struct store_names *out, bool *more)
+{
+    return store_list_pages(store, prefix, folders, after, 1, out, more);
 }
 
 enum err store_size(struct store *store, const char *name, int64_t *bytes)

@@ -28,6 +28,7 @@ enum err store_put_file(struct store *store, const char *name, const char *path,
 struct store_name {
     char *name;
     int64_t bytes; /* -1: a folder */
+    char etag[48]; /* its contents' sign, cut; "" of a folder */
 };
 struct store_names {
     struct store_name *list;
@@ -35,6 +36,12 @@ struct store_names {
 };
 enum err store_list(struct store *store, const char *prefix, bool folders,
                     struct store_names *out);
+/* The first page of those behind the name `after`; *more: there are others. A list
+ * of more than STORE_NAMES_MAX is ERR_DATA, above. */
+#define STORE_NAMES_MAX (1 << 22)
+enum err store_list_page(struct store *store, const char *prefix, bool folders,
+                         const char *after, struct store_names *out,
+                         bool *more);
 /* Zeros are fine. */
 void store_names_free(struct store_names *names);
 

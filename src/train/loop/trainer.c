@@ -10,6 +10,7 @@
  * failed. Whether the run goes on is decided from what all ranks have alike: what
  * was exchanged, sums, the settings, never from a rank's own clock or signal.
  */
+#include "src/mirror/home.h"
 #include "src/train/loop/trainer.h"
 
 #include <assert.h>
@@ -256,6 +257,7 @@ enum err trainer_start(struct run *run)
         TRY(trainer_weights_init(run));
     else
         TRY(trainer_base_fill(run));
+    home_end(); /* what was read is here */
     TRY(comm_agree(run->comm, algorithms_begin(&run->algorithms)));
     TRY(trainer_event(run, EVENT_AFTER_LOAD));
     finish(run, run->position.elapsed_s);

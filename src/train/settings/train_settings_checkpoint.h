@@ -55,10 +55,10 @@
       "seconds a rank may write, or be waited for in a save")                  \
     S(checkpoint, INT(1, 1e6), failures_max, "3", 0,                           \
       "failed saves in a row that end the run")                                \
-    S(checkpoint, PATH, load, "", TRAIN_DECIDES_START,                         \
+    S(checkpoint, PATH, load, "", TRAIN_DECIDES_START | SETTING_ADDRESS,       \
       "the first start goes on from this checkpoint, or run directory's "      \
       "newest, of another run: weights, optimizer, position; data, schedule "  \
-      "and seed may be others; empty: no")                                     \
+      "and seed may be others; or of a mirror, s3://BUCKET/PREFIX; empty: no")                                     \
     S(checkpoint, BOOL, load_weights_only, "false", TRAIN_DECIDES_START,       \
       "of checkpoint.load only weights, from step 0, as model.weights does")   \
     S(checkpoint, STRING, load_ignore, "", TRAIN_DECIDES_START,                \

@@ -19,6 +19,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/formats/weights.h"
+#include "src/mirror/home.h"
 
 /* What of a model's settings a run may choose anew, and what is seen by
  * names and shapes of tensors. */
@@ -277,6 +278,11 @@ enum err start_weights_plan(const struct train_settings *s)
     struct params *params = NULL;
     if (from.path[0] == '\0')
         return ERR_OK;
+    if (home_is(from.path)) {
+        log_warn("%s is left out: %s is not fetched for a plan", from.key,
+                 from.path);
+        return ERR_OK;
+    }
     if (access(from.path, F_OK) != 0 && errno == ENOENT) {
         log_warn("%s is left out: %s is not there yet", from.key, from.path);
         return ERR_OK;

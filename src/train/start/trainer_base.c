@@ -22,6 +22,7 @@
 #include "src/base/new.h"
 #include "src/formats/weights_tuned.h"
 #include "src/formats/weights_sums.h"
+#include "src/mirror/home.h"
 
 /* Ranks exchange so many checksums at once. */
 #define SUMS_AT_ONCE 4096
@@ -56,7 +57,7 @@ static json_t *describe(const struct run *run, struct weights *weights)
     if (weights == NULL)
         return base;
     const struct weights_about *about = weights_about(weights);
-    set_path(run, &base, about->path);
+    set_path(run, &base, about->place);
     jsontext_set(&base, "sha256", json_string(about->sha256));
     jsontext_set(&base, "ignore", json_string(from.ignore));
     return base;
@@ -210,7 +211,8 @@ static uint64_t seed_of(const struct run *run)
 /* Whether it is the base; else `out` is left closed. */
 static bool open_if(const char *path, const char *sha256, struct weights **out)
 {
-    if (!fsio_exists(path) || weights_open(path, out) != ERR_OK)
+    if ((!fsio_exists(path) && !home_is(path)) ||
+        weights_open(path, out) != ERR_OK)
         return false;
     if (weights_is(*out, sha256))
         return true;
@@ -247,24 +249,36 @@ static enum err open_base(const struct run *run, struct weights **out)
                    was, weights_about(*out)->sha256);
 }
 
+struct opening {
+    const struct run *run;
+    struct weights *weights;
+};
+
+static enum err open_it(void *arg)
+{
+    struct opening *opening = arg;
+    return open_base(opening->run, &opening->weights);
+}
+
 static enum err fill_from_weights(struct run *run)
 {
     enum err rc = ERR_OK;
-    struct weights *weights = NULL;
-    TRY_OUT(comm_agree(run->comm, open_base(run, &weights)));
+    struct opening opening = { run, NULL };
+    TRY(start_each(run->comm, open_it, &opening));
+    struct weights *weights = opening.weights;
     struct trainer_filling filling = { weights, text_of(run, "ignore") };
     struct replica_source source = { trainer_weights_fill, &filling,
                                      filling.ignore[0] == '\0' };
     const struct weights_about *about = weights_about(weights);
     TRY_OUT(fill_frozen(run, seed_of(run), &source, about->path, true));
     /* it may have moved, and the digest be one of before (weights_is) */
-    set_path(run, &run->engine.base, about->path);
+    set_path(run, &run->engine.base, about->place);
     jsontext_set(&run->engine.base, "sha256", json_string(about->sha256));
     if (run->engine.base == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(comm_agree(run->comm, rc));
     if (run->rank == 0)
-        log_info("what does not train is of %s", about->path);
+        log_info("what does not train is of %s", about->place);
 out:
     weights_close(weights);
     return rc;

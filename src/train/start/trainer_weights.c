@@ -29,33 +29,42 @@ struct found {
     char sha256[65];
 };
 
+struct opening {
+    const char *path;
+    struct weights *weights;
+};
+
+static enum err open_it(void *arg)
+{
+    struct opening *opening = arg;
+    return weights_open(opening->path, &opening->weights);
+}
+
+/* What lies at an address each node fetches, and who waits hears that it does. */
 enum err trainer_weights_open(struct run *run, struct weights **out)
 {
     enum err rc = ERR_OK;
     struct start_from from = train_settings_from(&run->settings);
     struct found found = { 0 };
-    struct weights *weights = NULL;
+    struct opening opening = { from.path, NULL };
     *out = NULL;
-    if (run->rank == 0)
-        rc = weights_open(from.path, &weights);
-    if (run->rank == 0 && rc == ERR_OK) {
-        const struct weights_about *about = weights_about(weights);
+    TRY_OUT(start_alone(run->comm, open_it, &opening));
+    if (run->rank == 0) {
+        const struct weights_about *about = weights_about(opening.weights);
         snprintf(found.path, sizeof found.path, "%s", about->named);
         snprintf(found.sha256, sizeof found.sha256, "%s", about->sha256);
     }
-    TRY_OUT(comm_agree(run->comm, rc));
     TRY_OUT(comm_broadcast(run->comm, &found, sizeof found, 0));
-    if (run->rank != 0)
-        rc = weights_open(found.path, &weights);
-    if (rc == ERR_OK &&
-        strcmp(weights_about(weights)->sha256, found.sha256) != 0)
+    opening.path = found.path;
+    TRY_OUT(start_each(run->comm, run->rank != 0 ? open_it : NULL, &opening));
+    if (strcmp(weights_about(opening.weights)->sha256, found.sha256) != 0)
         rc = err_set(ERR_DATA,
                      "%s is not the same on all nodes, or was "
                      "replaced while the run started",
                      found.path);
     TRY_OUT(comm_agree(run->comm, rc));
 out:
-    rc = new_or_none(rc, weights, out, weights_close);
+    rc = new_or_none(rc, opening.weights, out, weights_close);
     return err_prefix(rc, "%s", from.key);
 }
 
@@ -79,7 +88,7 @@ enum err trainer_weights_record(const struct run *run, struct weights *weights,
     return ledger_append(
         run->settings.run.dir, event, run->attempt,
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "setting",
-                  from.key, "path", jsontext_string(about->path), "kind",
+                  from.key, "path", jsontext_string(about->place), "kind",
                   weights_kind_names[about->kind], "dtype", about->dtype,
                   "sha256", about->sha256, "step", (json_int_t)about->step,
                   "tokens", (json_int_t)about->tokens, "ignore",
@@ -155,7 +164,7 @@ enum err trainer_weights_init(struct run *run)
     TRY_OUT(trainer_base_begin(run, weights, &source));
     if (run->rank == 0) {
         log_info("weights of %s (%s, %s) in %.2fs%s%s",
-                 weights_about(weights)->path,
+                 weights_about(weights)->place,
                  weights_kind_names[weights_about(weights)->kind],
                  weights_about(weights)->dtype, clock_now() - begin_s,
                  from.ignore[0] != '\0' ? ", but for " : "", from.ignore);

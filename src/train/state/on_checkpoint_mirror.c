@@ -182,7 +182,7 @@ enum err on_checkpoint_mirror_create(struct run *run,
     enum err rc = ERR_OK;
     struct on_checkpoint_mirror *m = NULL;
     const struct train_settings *s = &run->settings;
-    const struct store_options options = { s->data.remote_deadline, 0.0 };
+    const struct store_options options = { .deadline_s = s->data.remote_deadline };
     *out = NULL;
     if (s->checkpoint.mirror[0] == '\0')
         return ERR_OK;
@@ -352,6 +352,7 @@ enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *m)
 
 struct fetch {
     struct on_checkpoint_mirror *m;
+    struct store *store; /* which a signal ends */
     struct found {
         int64_t here; /* newest step of the run directory; -1: none */
         int64_t step; /* the newest there, and below the one before; -1: none */
@@ -363,6 +364,7 @@ struct fetch {
 static enum err look(void *arg)
 {
     const struct on_checkpoint_mirror *m = ((struct fetch *)arg)->m;
+    struct store *store = ((struct fetch *)arg)->store;
     struct found *out = &((struct fetch *)arg)->found;
     const char *dir = m->run->settings.run.dir;
     struct mirror_step newest;
@@ -375,7 +377,7 @@ static enum err look(void *arg)
     else if (rc != ERR_CHECKPOINT)
         return rc;
     TRY(ckpt_index_uuid_read(dir, uuid));
-    TRY(mirror_newest(m->store, out->here, below, uuid, &newest));
+    TRY(mirror_newest(store, out->here, below, uuid, &newest));
     out->step = newest.step;
     if (newest.step < 0)
         return ERR_OK;
@@ -386,7 +388,7 @@ static enum err look(void *arg)
              (long long)newest.step, store_address(m->store), newest.folder);
     TRY(ckpt_index_tmp_path(out->tmp, dir, newest.step, name));
     TRY(ckpt_index_begin(dir, out->tmp, name));
-    return mirror_get_manifest(m->store, newest.folder, out->tmp);
+    return mirror_get_manifest(store, newest.folder, out->tmp);
 }
 
 /* Each rank: its share. */
@@ -398,7 +400,7 @@ static enum err get(void *arg)
     TRY(mirror_step_of(f->found.tmp, &step));
     enum err rc =
         strcmp(step.folder, f->found.folder) == 0
-            ? mirror_files(f->m->store, &step, f->found.tmp, run->rank,
+            ? mirror_files(f->store, &step, f->found.tmp, run->rank,
                            run->ranks, true)
             : err_set(ERR_CHECKPOINT, "%s/%s holds the manifest of %s",
                       store_address(f->m->store), f->found.folder, step.folder);
@@ -429,9 +431,14 @@ static enum err fetch(struct fetch *f)
     return comm_agree(comm, rc);
 }
 
+static bool is_stopped(void)
+{
+    return stop_requested() != 0;
+}
+
 enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
 {
-    struct fetch f = { m, { .step = INT64_MAX } };
+    struct fetch f = { .m = m, .found.step = INT64_MAX };
     struct err_kept bad = { ERR_OK, "" };
     enum err rc;
     if (m == NULL)
@@ -439,6 +446,11 @@ enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
     m->looked = m->run->position.came_back.asked;
     if (m->looked)
         return ERR_OK;
+    const struct store_options options = {
+        m->run->settings.data.remote_deadline, 0.0, is_stopped
+    };
+    TRY(comm_agree(m->run->comm,
+                   store_open(store_address(m->store), &options, &f.store)));
     while (((rc = fetch(&f)) == ERR_DATA || rc == ERR_CHECKPOINT) &&
            f.found.step >= 0) {
         err_keep(&bad, rc);
@@ -448,6 +460,7 @@ enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
     }
     if (rc == ERR_OK && f.found.step < 0)
         rc = err_again(&bad);
+    store_close(f.store);
     m->looked = rc == ERR_OK;
     if (rc == ERR_OK || rc == ERR_COMM || f.found.here < 0)
         return err_prefix(rc, "checkpoint.mirror");

@@ -156,7 +156,7 @@ static enum err check_other(struct run *run, struct weights *weights)
                        "checkpoint.load: %s has weights alone: give it as "
                        "model.weights",
                        about->path);
-    if (strcmp(about->named, about->path) != 0)
+    if (strcmp(about->named, about->place) != 0)
         return err_set(ERR_USAGE,
                        "checkpoint.load: what a run goes on with is its own "
                        "weights, not their mean: leave out what follows '#', "
@@ -208,7 +208,7 @@ static enum err load_other(struct run *run,
                  begun);
     if (run->rank == 0) {
         log_info("step %lld of %s in %.2fs%s%s: the run goes on from there",
-                 (long long)step, weights_about(weights)->path, stats.seconds,
+                 (long long)step, weights_about(weights)->place, stats.seconds,
                  globs.count > 1 ? ", but for " : "",
                  run->settings.checkpoint.load_ignore);
         rc = trainer_weights_record(run, weights, "load");

@@ -1,0 +1,434 @@
+/* Copies of what lies at an address: which they are, and where.
+ *
+ * A copy is a cache (src/data/remote/cache.h) whose index is the list of the objects,
+ * BYTES TAB ETAG TAB NAME in a line: while it is the same, what is there already is the
+ * same. Files that are whole get a second name in a tree, as/..., in which they lie as
+ * they would in a run directory or a model's folder. */
+#include "src/mirror/home_impl.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "src/base/array.h"
+#include "src/base/globs.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/base/units.h"
+#include "src/data/remote/store_url.h"
+#include "src/mirror/mirror.h"
+
+/* What of a model's folder is a model's. */
+#define MODEL_FILES "*.json *.safetensors *.jinja *.gguf *.txt *.model"
+#define INDEX "index"
+#define AHEAD 4 /* files that are fetched at once */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct home_copy *copies;
+static double deadline_s = 300.0;
+static bool (*ended)(void);
+
+bool home_is(const char *given)
+{
+    return store_url_is(given);
+}
+
+void home_terms(double s, bool (*asked)(void))
+{
+    deadline_s = s;
+    ended = asked;
+}
+
+/* --- the list --- */
+
+/* A way down, of a length that has room in a path. */
+static bool is_safe(const char *name)
+{
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += part[0] == '/';
+        size_t length = strcspn(part, "/");
+        if (length == 0 || length > 200 || strncmp(part, "./", 2) == 0 ||
+            strncmp(part, "../", 3) == 0 || strcmp(part, ".") == 0 ||
+            strcmp(part, "..") == 0)
+            return false;
+    }
+    return name[0] != '/' && strlen(name) < FILE_NAME_BYTES;
+}
+
+static bool is_wanted(const struct home_copy *copy, const char *name)
+{
+    size_t bytes = strlen(name);
+    if (bytes == 0 || name[bytes - 1] == '/')
+        return false; /* a mark of a folder */
+    if (copy->kind == KIND_FOLDER)
+        return strchr(name, '/') == NULL && globs_match(MODEL_FILES, name);
+    return copy->kind != KIND_FILE || strcmp(name, copy->only) == 0;
+}
+
+static enum err add_line(const struct home_copy *copy, const struct store_name *of,
+                         struct buffer *text)
+{
+    char line[FILE_NAME_BYTES + 128];
+    if (!is_safe(of->name) || strpbrk(of->name, "\t\n") != NULL)
+        return err_set(ERR_DATA,
+                       "%s: has an object that can be no file here, '%.100s'",
+                       copy->exact, of->name);
+    int bytes = snprintf(line, sizeof line, "%lld\t%s\t%s\n",
+                         (long long)of->bytes, of->etag, of->name);
+    return buffer_add(text, line, (size_t)bytes);
+}
+
+/* What there is, as a text. */
+static enum err list(const struct home_copy *copy, struct store *store,
+                     struct buffer *text)
+{
+    enum err rc = ERR_OK;
+    struct store_names names = { 0 };
+    bool whole = copy->kind == KIND_FOLDER || copy->kind == KIND_RUN;
+    TRY_OUT(store_list(store, copy->only, copy->kind == KIND_FOLDER, &names));
+    for (int i = 0; i < names.count; i++) {
+        if (!is_wanted(copy, names.list[i].name))
+            continue;
+        TRY_OUT(add_line(copy, &names.list[i], text));
+        whole = whole || copy->kind == KIND_FILE ||
+                strcmp(names.list[i].name, CKPT_MANIFEST_FILE) == 0;
+    }
+    if (text->bytes == 0)
+        rc = err_set(ERR_DATA, "%s: there is nothing", copy->exact);
+    else if (!whole)
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: has no " CKPT_MANIFEST_FILE ", which comes last: "
+                     "its upload was cut off, or still goes on",
+                     copy->exact);
+out:
+    store_names_free(&names);
+    return rc;
+}
+
+static enum err make_index(void *arg, struct store *store, const char *to)
+{
+    struct buffer text = { 0 };
+    enum err rc = list(arg, store, &text);
+    if (rc == ERR_OK)
+        rc = fsio_write_hint(to, text.data, text.bytes);
+    buffer_free(&text);
+    return rc;
+}
+
+static enum err read_index(struct home_copy *copy)
+{
+    char path[FSIO_PATH_MAX], *rest = NULL;
+    size_t bytes;
+    TRY(fsio_path(path, "%s/" INDEX, cache_folder(copy->cache)));
+    TRY(fsio_read_file(path, STORE_BYTES_MAX, &copy->text, &bytes));
+    for (char *line = strtok_r(copy->text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *tag = strchr(line, '\t');
+        char *name = tag != NULL ? strchr(tag + 1, '\t') : NULL;
+        if (name == NULL || !is_safe(name + 1))
+            return err_set(ERR_DATA, "%s: is damaged: remove it", path);
+        TRY(array_room(&copy->entries, &copy->room, copy->count + 1));
+        copy->entries[copy->count++] =
+            (struct home_entry){ name + 1, strtoll(line, NULL, 10) };
+    }
+    return ERR_OK;
+}
+
+static void shard_of(const void *of, int64_t i, struct cache_shard *out)
+{
+    const struct home_copy *copy = of;
+    *out = (struct cache_shard){ .raw.bytes = copy->entries[i].bytes };
+    snprintf(out->raw.name, sizeof out->raw.name, "%s", copy->entries[i].name);
+}
+
+/* --- the tree --- */
+
+/* Where a file lies in the copy: as/NAME/..., so that names of runs and models are
+ * found as in other paths. */
+static enum err place(const struct home_copy *copy, const char *name,
+                      char out[FSIO_PATH_MAX])
+{
+    char above[FSIO_PATH_MAX], step[64] = "";
+    const char *called = home_last(copy->exact);
+    const char *folder = cache_place(copy->cache);
+    int64_t number = mirror_names_step(called);
+    TRY(fsio_path(above, "%s", copy->exact));
+    if (copy->kind == KIND_CHECKPOINT && number >= 0)
+        above[called - 1 - copy->exact] = '\0';
+    if (strcmp(home_last(above), "checkpoints") == 0)
+        *strrchr(above, '/') = '\0';
+    if (copy->kind == KIND_RUN) {
+        number = mirror_names_step(name);
+        name = strchr(name, '/') != NULL ? strchr(name, '/') + 1 : "";
+    }
+    if (number >= 0)
+        snprintf(step, sizeof step, "/checkpoints/" CKPT_STEP_PREFIX "%0*lld",
+                 CKPT_STEP_DIGITS, (long long)number);
+    called = home_last(above)[0] != '\0' ? home_last(above) : "model";
+    if (copy->kind == KIND_FILE)
+        return fsio_path(out, "%s/as/%s", folder, called);
+    return fsio_path(out, "%s/as/%s%s%s%s", folder, called, step,
+                     name[0] != '\0' ? "/" : "", name);
+}
+
+/* Another process may do the same. */
+static enum err link_to(const char *from, const char *path)
+{
+    struct stat is, was;
+    for (int i = 0; i < 10; i++) {
+        if (link(from, path) == 0)
+            return ERR_OK;
+        if (stat(from, &is) == 0 && lstat(path, &was) == 0 &&
+            is.st_ino == was.st_ino && is.st_dev == was.st_dev)
+            return ERR_OK;
+        (void)unlink(path);
+    }
+    return err_errno("%s: link", path);
+}
+
+static enum err make_empty(const char *path, int64_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    enum err rc = fd >= 0 && ftruncate(fd, bytes) == 0 ? ERR_OK
+                                                       : err_errno("%s", path);
+    fsio_close(fd);
+    return rc;
+}
+
+static bool is_fetched(const struct home_copy *copy, int64_t i)
+{
+    return copy->what == HOME_ALL || copy->entries[i].bytes == 0 ||
+           strcmp(home_last(copy->entries[i].name), CKPT_MANIFEST_FILE) == 0;
+}
+
+static enum err put(struct home_copy *copy, int64_t i)
+{
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    const struct home_entry *entry = &copy->entries[i];
+    struct cache_hold hold;
+    if (copy->kind == KIND_RUN && mirror_names_step(entry->name) < 0)
+        return ERR_OK;
+    TRY(place(copy, entry->name, path));
+    TRY(fsio_parent(path, parent));
+    TRY(fsio_mkdirs(parent));
+    if (entry->bytes == 0 || !is_fetched(copy, i))
+        return make_empty(path, entry->bytes);
+    TRY(cache_hold(copy->cache, i, &hold));
+    enum err rc = link_to(hold.path, path);
+    cache_release(&hold);
+    return rc;
+}
+
+/* *bytes: what is not there yet. */
+static enum err missing(const struct home_copy *copy, int64_t *bytes)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    *bytes = 0;
+    for (int64_t i = 0; i < copy->count; i++) {
+        TRY(place(copy, copy->entries[i].name, path));
+        if (is_fetched(copy, i) && (stat(path, &status) != 0 ||
+                                    status.st_size != copy->entries[i].bytes))
+            *bytes += copy->entries[i].bytes;
+    }
+    return ERR_OK;
+}
+
+static enum err need_room(const struct home_copy *copy, int64_t bytes)
+{
+    uint64_t free_bytes;
+    char needs[32], has_room[32];
+    TRY(fsio_free_bytes(cache_folder(copy->cache), &free_bytes));
+    if ((uint64_t)bytes <= free_bytes)
+        return ERR_OK;
+    units_bytes((double)bytes, needs, sizeof needs);
+    units_bytes((double)free_bytes, has_room, sizeof has_room);
+    return err_set(ERR_SPACE,
+                   "%s: %s are to come to %s, which has room for %s: set "
+                   "TMPDIR to a larger place",
+                   copy->exact, needs, cache_place(copy->cache), has_room);
+}
+
+/* Whether all of it was of one moment. */
+static enum err check_list(const struct home_copy *copy)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], *was = NULL;
+    size_t bytes = 0;
+    struct buffer text = { 0 };
+    struct store *store = NULL;
+    const struct store_options options = { deadline_s, 0.0, ended };
+    TRY_OUT(fsio_path(path, "%s", copy->exact));
+    if (copy->kind == KIND_FILE)
+        *strrchr(path, '/') = '\0';
+    TRY_OUT(store_open(path, &options, &store));
+    TRY_OUT(list(copy, store, &text));
+    TRY_OUT(fsio_path(path, "%s/" INDEX, cache_folder(copy->cache)));
+    TRY_OUT(fsio_read_file(path, STORE_BYTES_MAX, &was, &bytes));
+    if (bytes != text.bytes || memcmp(was, text.data, bytes) != 0)
+        rc = err_set(ERR_DATA,
+                     "%s: changed while it was fetched: begin again when it "
+                     "stays as it is",
+                     copy->exact);
+out:
+    store_close(store);
+    free(was);
+    buffer_free(&text);
+    return rc;
+}
+
+static enum err fetch(struct home_copy *copy)
+{
+    int64_t bytes;
+    TRY(missing(copy, &bytes));
+    if (bytes > 0)
+        TRY(need_room(copy, bytes));
+    if (bytes >> 20 > 0)
+        log_info("%s: %s are fetched to %s", copy->exact, UNITS_BYTES(bytes),
+                 cache_place(copy->cache));
+    for (int64_t i = 0; i < copy->count; i++) {
+        for (int64_t a = i; a < i + AHEAD && a < copy->count; a++)
+            if (copy->entries[a].bytes > 0 && copy->what == HOME_ALL)
+                cache_want(copy->cache, a);
+        TRY(put(copy, i));
+    }
+    return bytes > 0 && copy->kind != KIND_RUN ? check_list(copy) : ERR_OK;
+}
+
+/* --- copies --- */
+
+static void copy_free(struct home_copy *copy)
+{
+    if (copy == NULL)
+        return;
+    cache_close(copy->cache);
+    free(copy->entries);
+    free(copy->text);
+    free(copy);
+}
+
+static enum err bring(struct home_copy *copy)
+{
+    static const char *const names[] = { INDEX };
+    char address[FSIO_PATH_MAX], of[FSIO_PATH_MAX];
+    struct cache_options options = cache_defaults;
+    TRY(fsio_path(address, "%s", copy->exact));
+    if (copy->kind == KIND_FILE)
+        *strrchr(address, '/') = '\0';
+    TRY(fsio_path(of, "%d %s", (int)copy->what, copy->only));
+    options.deadline_s = deadline_s;
+    options.threads = AHEAD;
+    options.index = make_index;
+    options.arg = copy;
+    options.of = of;
+    options.ended = ended;
+    TRY(cache_open(address, &options, names, 1, 1, &copy->cache));
+    TRY(read_index(copy));
+    TRY(cache_describe(copy->cache, &(struct cache_list){ shard_of, copy,
+                                                          copy->count }));
+    TRY(fetch(copy));
+    return place(copy, "", copy->path);
+}
+
+/* Under the mutex. */
+static enum err find_copy(const char *url, int64_t step, enum home_what what,
+                          struct home_copy **out)
+{
+    enum err rc = ERR_OK;
+    char given[FSIO_PATH_MAX];
+    struct home_copy *copy = NULL;
+    const struct store_options options = { deadline_s, 0.0, ended };
+    TRY(fsio_path(given, "%s#%lld", url, (long long)step));
+    for (struct home_copy *c = copies; c != NULL; c = c->next)
+        if (c->what == what && (strcmp(c->given, given) == 0 ||
+                                (step < 0 && strcmp(c->exact, url) == 0))) {
+            *out = c;
+            return ERR_OK;
+        }
+    TRY(new_zeroed(&copy, 1));
+    copy->what = what;
+    memcpy(copy->given, given, sizeof given);
+    TRY_OUT(fsio_path(copy->exact, "%s", url));
+    TRY_OUT(home_find(copy, step, &options));
+    TRY_OUT(bring(copy));
+    copy->next = copies;
+    if (copies == NULL)
+        (void)atexit(home_end);
+    copies = copy;
+out:
+    return new_or_none(rc, copy, out, copy_free);
+}
+
+enum err home_open(const char *given, enum home_what what,
+                   char path[FSIO_PATH_MAX], char exact[FSIO_PATH_MAX])
+{
+    char url[FSIO_PATH_MAX], name[64];
+    int64_t step;
+    struct home_copy *copy = NULL;
+    TRY(home_cut(given, url, &step, name));
+    if (strcmp(name, "#best") == 0) {
+        TRY(home_open(url, HOME_RUN, path, exact));
+        TRY(ckpt_index_best(path, &step));
+        name[0] = '\0';
+        if (step < 0)
+            return err_set(ERR_USAGE,
+                           "%s: none of its checkpoints says how it was "
+                           "evaluated: give one's step, %s#STEP",
+                           given, url);
+    }
+    pthread_mutex_lock(&mutex);
+    enum err rc = find_copy(url, step, what, &copy);
+    if (rc == ERR_OK)
+        rc = fsio_path(path, "%s%s", copy->path, name);
+    if (rc == ERR_OK)
+        rc = fsio_path(exact, "%s%s", copy->exact, name);
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}
+
+void home_end(void)
+{
+    pthread_mutex_lock(&mutex);
+    while (copies != NULL) {
+        struct home_copy *next = copies->next;
+        copy_free(copies);
+        copies = next;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+/* Whether the path is of this checkpoint of a run. */
+static bool is_of(const struct home_copy *copy, const char *name,
+                  const char *path)
+{
+    char lies[FSIO_PATH_MAX];
+    size_t bytes = strlen(path);
+    return strcmp(home_last(name), CKPT_MANIFEST_FILE) == 0 &&
+           mirror_names_step(name) >= 0 && place(copy, name, lies) == ERR_OK &&
+           strncmp(lies, path, bytes) == 0 &&
+           strcmp(lies + bytes, "/" CKPT_MANIFEST_FILE) == 0;
+}
+
+const char *home_where(const char *path, char out[FSIO_PATH_MAX])
+{
+    enum err rc = ERR_USAGE;
+    pthread_mutex_lock(&mutex);
+    for (struct home_copy *c = copies; c != NULL; c = c->next) {
+        if (strcmp(c->path, path) == 0)
+            rc = fsio_path(out, "%s", c->exact);
+        for (int64_t i = 0; c->kind == KIND_RUN && i < c->count; i++)
+            if (is_of(c, c->entries[i].name, path))
+                rc = fsio_path(
+                    out, "%s/%.*s", c->exact,
+                    (int)strcspn(c->entries[i].name, "/"), c->entries[i].name);
+    }
+    pthread_mutex_unlock(&mutex);
+    return rc == ERR_OK ? out : path;
+}
