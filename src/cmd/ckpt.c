@@ -73,133 +73,112 @@ enum paths {
     PATHS_FOUND      /* each is one, or a run, whose newest good one is meant */
 };
 
-/* What is fetched of a path that is an address. */
-enum fetched {
-    FETCH_NONE, /* the command is of a directory */
-    FETCH_RUN = 1 + HOME_RUN,
-    FETCH_HEADS = 1 + HOME_HEADS,
-    FETCH_ALL = 1 + HOME_ALL
-};
-
 static const struct command {
     struct options_command command;
     ckpt_cmd_fn run;
     enum paths paths;
-    enum fetched fetched;
 } commands[] = {
     { { "ls", "RUN|CHECKPOINT", "committed checkpoints of a run", rows, "json",
         1, 1 },
       ckpt_cmd_ls,
-      PATH_OTHER,
-      FETCH_RUN },
+      PATH_OTHER },
     { { "show", "CHECKPOINT|RUN", "step, ranks and tensors", rows, "json stats",
         1, 1 },
       ckpt_cmd_show,
-      PATHS_FOUND,
-      FETCH_HEADS },
+      PATHS_FOUND },
     { { "verify", "CHECKPOINT|RUN", "check every byte", rows, "json", 1, 1 },
       ckpt_cmd_verify,
-      PATH_OTHER,
-      FETCH_ALL },
+      PATH_OTHER },
     { { "view", "CHECKPOINT", "write checkpoint.h5, lost, damaged or not made",
         rows, "json", 1, 1 },
       ckpt_cmd_view,
-      PATH_CHECKPOINT,
-      FETCH_NONE },
+      PATH_CHECKPOINT },
     { { "digest", "CHECKPOINT|RUN",
         "SHA-256 of the contents, whatever the number of shards", rows, "json",
         1, 1 },
       ckpt_cmd_digest,
-      PATHS_FOUND,
-      FETCH_ALL },
+      PATHS_FOUND },
     { { "diff", "A B", "which tensors differ, where and how much", rows, "json",
         2, 2 },
       ckpt_cmd_diff,
-      PATHS_FOUND,
-      FETCH_ALL },
+      PATHS_FOUND },
     { { "reshard", "CHECKPOINT OUT", "copy, as N ranks would write it", rows,
         "ranks! json", 2, 2 },
       ckpt_cmd_reshard,
-      PATH_CHECKPOINT,
-      FETCH_ALL },
+      PATH_CHECKPOINT },
     { { "average", "OUT MODEL...",
         "the mean of weights, summed in fp64, as OUT", rows, "json", 2, -1 },
       ckpt_cmd_average,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "pin", "CHECKPOINT", "never delete it", rows, "json reason", 1, 1 },
       ckpt_cmd_pin,
-      PATH_CHECKPOINT,
-      FETCH_NONE },
+      PATH_CHECKPOINT },
     { { "unpin", "CHECKPOINT", "let it be deleted again", rows, "json", 1, 1 },
       ckpt_cmd_unpin,
-      PATH_CHECKPOINT,
-      FETCH_NONE },
+      PATH_CHECKPOINT },
     { { "prune", "RUN", "delete old checkpoints", rows,
         "keep|keep-every! dry-run json", 1, 1 },
       ckpt_cmd_prune,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "interval", "[RUN]", "how often to save, by RUN or --cost and --mtbf",
         rows, "json cost mtbf persist restart detect overhead prior-hours", 0,
         1 },
       ckpt_cmd_interval,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "scavenge", "RUN",
         "on each node of a job: what only they have goes to RUN", rows,
         "local! timeout json", 1, 1 },
       ckpt_cmd_scavenge,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "ledger", "RUN [KEY=VALUE...]",
         "what a launch script asks of the ledger, or adds", rows,
         "job event attempt", 1, -1 },
       ckpt_cmd_ledger,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "next", "RUN KEY=VALUE...",
         "decide what a launch script does when an attempt has ended", rows,
         "job! attempt! before before-local", 2, -1 },
       ckpt_cmd_next,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "nodes", "RUN FOLDER [SPOOL]",
         "decide, by the checks in FOLDER, on which nodes a job trains", rows,
         "job! attempt!", 2, 3 },
       ckpt_cmd_nodes,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
     { { "watch", "RUN START_S HANG_S TICK_S",
         "say what is to be done about an attempt that runs", rows,
         "job! attempt!", 4, 4 },
       ckpt_cmd_watch,
-      PATH_OTHER,
-      FETCH_NONE },
+      PATH_OTHER },
 };
 
-/* Those that are addresses become copies. */
+/* What is fetched of a path that is an address; false: the command writes there. */
+static bool reads(const struct command *command, const struct ckpt_cmd *cmd,
+                  int path, enum home_what *what)
+{
+    *what = command->run == ckpt_cmd_ls                    ? HOME_RUN
+            : command->run == ckpt_cmd_show && !cmd->stats ? HOME_HEADS
+                                                           : HOME_ALL;
+    return command->paths == PATHS_FOUND || command->run == ckpt_cmd_ls ||
+           command->run == ckpt_cmd_verify ||
+           (command->run == ckpt_cmd_reshard && path == 0);
+}
+
 static enum err fetch(const struct command *command, struct ckpt_cmd *cmd)
 {
     char exact[FSIO_PATH_MAX];
+    enum home_what what;
     for (int p = 0; p < CKPT_CMD_PATHS && cmd->paths[p] != NULL; p++) {
-        enum fetched fetched = command->fetched;
-        if (!home_is(cmd->paths[p]) || command->run == ckpt_cmd_average)
+        if (!home_is(cmd->paths[p]) ||
+            (command->run == ckpt_cmd_average && p > 0))
             continue;
-        if (fetched == FETCH_NONE ||
-            (p > 0 && command->paths == PATH_CHECKPOINT))
-            return err_set(
-                ERR_USAGE,
-                "%s: %s writes in a directory: give one of this machine%s",
-                cmd->paths[p], command->command.name,
-                fetched == FETCH_NONE
-                    ? "; what stays in a mirror say checkpoint.mirror_keep and "
-                      "checkpoint.keep_every of its run"
-                    : "");
-        if (fetched == FETCH_HEADS && cmd->stats)
-            fetched = FETCH_ALL;
-        TRY(home_open(cmd->paths[p], (enum home_what)(fetched - 1),
-                      cmd->named[p], exact));
+        if (!reads(command, cmd, p, &what))
+            return err_set(ERR_USAGE,
+                           "%s: %s is for a directory of this machine; what "
+                           "stays in a mirror say checkpoint.mirror_keep and "
+                           "checkpoint.keep_every of its run",
+                           cmd->paths[p], command->command.name);
+        TRY(home_open(cmd->paths[p], what, cmd->named[p], exact));
         cmd->paths[p] = cmd->named[p];
     }
     return ERR_OK;

@@ -74,11 +74,11 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
         if (!isnan(list[i].eval_loss))
             snprintf(loss, sizeof loss, "%.4f%s", list[i].eval_loss,
                      list[i].best ? " best" : "");
-        clean_printf(
-            "%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n", list[i].step,
-            list[i].ranks, UNITS_BYTES(list[i].bytes), age, list[i].state,
-            ckpt_index_pinned(list[i].path) ? "yes" : "-", loss,
-            home_where(list[i].path, where));
+        clean_printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %-12s %s\n",
+                     list[i].step, list[i].ranks, UNITS_BYTES(list[i].bytes),
+                     age, list[i].state,
+                     ckpt_index_pinned(list[i].path) ? "yes" : "-", loss,
+                     home_where(list[i].path, where));
         if (list[i].reason[0] != '\0')
             clean_printf("  %s\n", list[i].reason);
     }

@@ -147,9 +147,8 @@ enum err ckpt_cmd_digest(struct ckpt_cmd *cmd)
     char hex[65];
     enum err rc = ckpt_digest(cmd->paths[0], hex);
     if (rc == ERR_OK && cmd->json)
-        return ckpt_cmd_print(json_pack("{s:o, s:s}", "path",
-                                        ckpt_cmd_path(cmd->paths[0]),
-                                        "digest", hex));
+        return ckpt_cmd_print(json_pack(
+            "{s:o, s:s}", "path", ckpt_cmd_path(cmd->paths[0]), "digest", hex));
     if (rc == ERR_OK)
         puts(hex);
     return rc;

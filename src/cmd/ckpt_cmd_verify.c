@@ -83,7 +83,8 @@ static enum err verify_shards(struct verify *verify, const char *path,
         if (!verify->json && verify->found > DAMAGE_LISTED)
             printf("  and %d more\n", verify->found - DAMAGE_LISTED);
         if (!verify->json)
-            clean_printf("%s/%s: %s, %s\n", home_where(path, where), shard->file, size,
+            clean_printf("%s/%s: %s, %s\n", home_where(path, where),
+                         shard->file, size,
                          verify->found == 0 ? "good" : "damaged");
     }
 out:

@@ -16,6 +16,7 @@
 #include "src/base/array.h"
 #include "src/base/clean.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/cmd/cmd_main.h"
 #include "src/cmd/data_cmd.h"
 #include "src/data/prepare/census.h"
@@ -24,6 +25,8 @@
 #include "src/data/prepare/train_tokenizer.h"
 #include "src/data/set/dataset.h"
 #include "src/job/stop.h"
+#include "src/mirror/home.h"
+#include "src/mirror/home_out.h"
 #include "src/text/binary_kind.h"
 #include "src/text/tokenizer/tokenizer.h"
 
@@ -179,11 +182,13 @@ static enum err command_tokenize_text(struct data_options *all)
 {
     struct tokenize_result result;
     struct tokenize_options *options = &all->tokenize;
+    char room[FSIO_PATH_MAX];
+    const char *out = home_where(options->out, room);
     TRY(tokenize_files(options, all->operands, all->operand_count, &result));
     clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
                  " documents, %" PRId64 " bytes of text\n",
-                 options->out, result.samples + result.eval_samples,
-                 result.tokens, result.documents, result.bytes);
+                 out, result.samples + result.eval_samples, result.tokens,
+                 result.documents, result.bytes);
     if (result.dropped > 0)
         printf("%" PRId64 " tokens at the ends of documents are in no sample "
                "(--no-wrap)\n",
@@ -191,14 +196,13 @@ static enum err command_tokenize_text(struct data_options *all)
     if (options->eval_fraction > 0)
         clean_printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64
                      " samples, the end of the last inputs\n",
-                     options->out, result.samples, options->out,
-                     result.eval_samples);
+                     out, result.samples, out, result.eval_samples);
     if (options->holdout > 0)
         clean_printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64
                      " samples of %" PRId64 " documents, by --seed %" PRId64
                      "\n",
-                     options->out, result.samples, options->out,
-                     result.eval_samples, result.held_documents, options->seed);
+                     out, result.samples, out, result.eval_samples,
+                     result.held_documents, options->seed);
     return ERR_OK;
 }
 
@@ -334,6 +338,20 @@ static const struct command {
       command_train_tokenizer },
 };
 
+/* Texts that lie at addresses become copies; data sets are read where they are. */
+static enum err fetch_texts(struct data_options *all, char **paths)
+{
+    char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX];
+    for (int i = 0; i < all->operand_count; i++) {
+        snprintf(path, sizeof path, "%s", all->operands[i]);
+        if (home_is(path))
+            TRY(home_open(all->operands[i], HOME_FILES, path, exact));
+        TRY(new_text(&paths[i], path));
+    }
+    all->operands = paths;
+    return ERR_OK;
+}
+
 static enum err run(const struct options *options, int *exit_code)
 {
     struct data_options *all = options->into;
@@ -346,7 +364,24 @@ static enum err run(const struct options *options, int *exit_code)
     if (all->tokenize.out !=
         NULL) /* of which nothing half made is to be left */
         TRY(stop_outlive_readers());
-    return ((const struct command *)options->command)->run(all);
+    enum err rc = ERR_OK;
+    char **paths = NULL;
+    const char **out = &all->tokenize.out;
+    const struct command *command = (const void *)options->command;
+    bool learns = command->run == command_train_tokenizer;
+    home_terms(cache_defaults.deadline_s, stop_is_requested);
+    TRY(new_zeroed(&paths, (size_t)options->operand_count + 1));
+    if (learns || (command->run == command_tokenize && !all->tokenize.mds))
+        TRY_OUT(fetch_texts(all, paths));
+    if (*out != NULL)
+        TRY_OUT(home_out_begin(*out, learns ? "tokenizer.json" : "index.json",
+                               stop_is_requested, out));
+    rc = home_out_end(command->run(all));
+out:
+    for (int i = 0; i < options->operand_count; i++)
+        free(paths[i]);
+    free(paths);
+    return rc;
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@
 #include "src/job/stop.h"
 #include "src/data/remote/cache.h"
 #include "src/mirror/home.h"
+#include "src/mirror/home_out.h"
 
 static const char *const formats[] = { "hf", "gguf", NULL };
 
@@ -46,22 +47,25 @@ static const struct command {
       hf_verify },
 };
 
-static bool is_stopped(void)
-{
-    return stop_requested() != 0;
-}
-
 /* Signals are remembered and looked for between parts of the work, so that what
  * was begun is removed. */
 static enum err run(const struct options *options, int *exit_code)
 {
     struct hf_cmd *cmd = options->into;
+    const struct command *command = (const void *)options->command;
     for (int i = 0; i < options->operand_count; i++)
         cmd->paths[i] = options->operands[i];
     TRY(stop_install());
-    home_terms(cache_defaults.deadline_s, is_stopped);
+    home_terms(cache_defaults.deadline_s, stop_is_requested);
     TRY(stop_outlive_readers());
-    TRY(((const struct command *)options->command)->run(cmd));
+    if (cmd->out != NULL)
+        TRY(home_out_begin(cmd->out,
+                           command->run == hf_import    ? "MANIFEST.json"
+                           : cmd->format == HF_CMD_GGUF ? "model.gguf"
+                           : cmd->adapter               ? "adapter_config.json"
+                                                        : "config.json",
+                           stop_is_requested, &cmd->out));
+    TRY(home_out_end(command->run(cmd)));
     *exit_code = cmd->exit_code;
     return ERR_OK;
 }

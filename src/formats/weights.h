@@ -54,7 +54,8 @@ struct weights_about {
     enum weights_kind kind;
     const char *path;  /* of the checkpoint, folder or file that is read */
     const char *named; /* with #NAME where there was one: it opens the same */
-    const char *place; /* what others are told: path, or what that is a copy of */
+    const char
+        *place; /* what others are told: path, or what that is a copy of */
     struct model_config config;
     const char *dtype;  /* as stored: "float32", "bfloat16", "Q4_1", "mixed" */
     int64_t step;       /* of the checkpoint; -1: another kind */

@@ -53,6 +53,11 @@ int stop_requested(void)
     return atomic_load_explicit(&stop_flag, memory_order_relaxed);
 }
 
+bool stop_is_requested(void)
+{
+    return stop_requested() != 0;
+}
+
 const char *stop_text(int number)
 {
     switch (number) {

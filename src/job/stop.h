@@ -5,6 +5,8 @@
  * second SIGINT ends the process, but where stop_watch() is at work. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "src/base/err.h"
 
 /* Reasons that are no signals. */
@@ -20,6 +22,7 @@ enum err stop_outlive_readers(void);
 /* The number of the first signal that asked to stop, or of another reason; 0:
  * none. */
 int stop_requested(void);
+bool stop_is_requested(void);
 /* For reasons found otherwise, and for tests. */
 void stop_request(int number);
 /* "SIGINT (Ctrl-C)": for people. */

@@ -5,6 +5,7 @@
  * same. Files that are whole get a second name in a tree, as/..., in which they lie as
  * they would in a run directory or a model's folder. */
 #include "src/mirror/home_impl.h"
+#include "src/mirror/home_out.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -72,8 +73,8 @@ static bool is_wanted(const struct home_copy *copy, const char *name)
     return copy->kind != KIND_FILE || strcmp(name, copy->only) == 0;
 }
 
-static enum err add_line(const struct home_copy *copy, const struct store_name *of,
-                         struct buffer *text)
+static enum err add_line(const struct home_copy *copy,
+                         const struct store_name *of, struct buffer *text)
 {
     char line[FILE_NAME_BYTES + 128];
     if (!is_safe(of->name) || strpbrk(of->name, "\t\n") != NULL)
@@ -91,14 +92,22 @@ static enum err list(const struct home_copy *copy, struct store *store,
 {
     enum err rc = ERR_OK;
     struct store_names names = { 0 };
-    bool whole = copy->kind == KIND_FOLDER || copy->kind == KIND_RUN;
+    int last = -1;
+    bool whole = copy->kind != KIND_CHECKPOINT;
     TRY_OUT(store_list(store, copy->only, copy->kind == KIND_FOLDER, &names));
     for (int i = 0; i < names.count; i++) {
         if (!is_wanted(copy, names.list[i].name))
             continue;
         TRY_OUT(add_line(copy, &names.list[i], text));
-        whole = whole || copy->kind == KIND_FILE ||
-                strcmp(names.list[i].name, CKPT_MANIFEST_FILE) == 0;
+        int64_t step = mirror_names_step(names.list[i].name);
+        if (copy->kind == KIND_RUN && step >= 0 && last >= 0 &&
+            mirror_names_step(names.list[last].name) == step &&
+            strncmp(names.list[i].name, names.list[last].name,
+                    strcspn(names.list[i].name, "/") + 1) != 0)
+            TRY_OUT(err_set(ERR_USAGE, "%s: has step %lld of several runs",
+                            copy->exact, (long long)step));
+        last = i;
+        whole = whole || strcmp(names.list[i].name, CKPT_MANIFEST_FILE) == 0;
     }
     if (text->bytes == 0)
         rc = err_set(ERR_DATA, "%s: there is nothing", copy->exact);
@@ -160,7 +169,9 @@ static enum err place(const struct home_copy *copy, const char *name,
     const char *folder = cache_place(copy->cache);
     int64_t number = mirror_names_step(called);
     TRY(fsio_path(above, "%s", copy->exact));
-    if (copy->kind == KIND_CHECKPOINT && number >= 0)
+    if (copy->kind != KIND_CHECKPOINT)
+        number = -1;
+    if (number >= 0)
         above[called - 1 - copy->exact] = '\0';
     if (strcmp(home_last(above), "checkpoints") == 0)
         *strrchr(above, '/') = '\0';
@@ -196,15 +207,16 @@ static enum err link_to(const char *from, const char *path)
 static enum err make_empty(const char *path, int64_t bytes)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    enum err rc = fd >= 0 && ftruncate(fd, bytes) == 0 ? ERR_OK
-                                                       : err_errno("%s", path);
+    enum err rc =
+        fd >= 0 && ftruncate(fd, bytes) == 0 ? ERR_OK : err_errno("%s", path);
     fsio_close(fd);
     return rc;
 }
 
 static bool is_fetched(const struct home_copy *copy, int64_t i)
 {
-    return copy->what == HOME_ALL || copy->entries[i].bytes == 0 ||
+    return copy->what == HOME_ALL || copy->what == HOME_FILES ||
+           copy->entries[i].bytes == 0 ||
            strcmp(home_last(copy->entries[i].name), CKPT_MANIFEST_FILE) == 0;
 }
 
@@ -224,21 +236,6 @@ static enum err put(struct home_copy *copy, int64_t i)
     enum err rc = link_to(hold.path, path);
     cache_release(&hold);
     return rc;
-}
-
-/* *bytes: what is not there yet. */
-static enum err missing(const struct home_copy *copy, int64_t *bytes)
-{
-    char path[FSIO_PATH_MAX];
-    struct stat status;
-    *bytes = 0;
-    for (int64_t i = 0; i < copy->count; i++) {
-        TRY(place(copy, copy->entries[i].name, path));
-        if (is_fetched(copy, i) && (stat(path, &status) != 0 ||
-                                    status.st_size != copy->entries[i].bytes))
-            *bytes += copy->entries[i].bytes;
-    }
-    return ERR_OK;
 }
 
 static enum err need_room(const struct home_copy *copy, int64_t bytes)
@@ -286,8 +283,8 @@ out:
 
 static enum err fetch(struct home_copy *copy)
 {
-    int64_t bytes;
-    TRY(missing(copy, &bytes));
+    bool heads = copy->what == HOME_HEADS || copy->what == HOME_RUN;
+    int64_t bytes = heads ? 0 : cache_missing(copy->cache);
     if (bytes > 0)
         TRY(need_room(copy, bytes));
     if (bytes >> 20 > 0)
@@ -295,11 +292,11 @@ static enum err fetch(struct home_copy *copy)
                  cache_place(copy->cache));
     for (int64_t i = 0; i < copy->count; i++) {
         for (int64_t a = i; a < i + AHEAD && a < copy->count; a++)
-            if (copy->entries[a].bytes > 0 && copy->what == HOME_ALL)
+            if (copy->entries[a].bytes > 0 && is_fetched(copy, a))
                 cache_want(copy->cache, a);
         TRY(put(copy, i));
     }
-    return bytes > 0 && copy->kind != KIND_RUN ? check_list(copy) : ERR_OK;
+    return bytes > 0 ? check_list(copy) : ERR_OK;
 }
 
 /* --- copies --- */
@@ -331,8 +328,8 @@ static enum err bring(struct home_copy *copy)
     options.ended = ended;
     TRY(cache_open(address, &options, names, 1, 1, &copy->cache));
     TRY(read_index(copy));
-    TRY(cache_describe(copy->cache, &(struct cache_list){ shard_of, copy,
-                                                          copy->count }));
+    TRY(cache_describe(copy->cache,
+                       &(struct cache_list){ shard_of, copy, copy->count }));
     TRY(fetch(copy));
     return place(copy, "", copy->path);
 }
@@ -395,7 +392,8 @@ enum err home_open(const char *given, enum home_what what,
 
 void home_end(void)
 {
-    pthread_mutex_lock(&mutex);
+    if (pthread_mutex_trylock(&mutex) != 0)
+        return; /* a thread is at it, and the process ends */
     while (copies != NULL) {
         struct home_copy *next = copies->next;
         copy_free(copies);
@@ -419,15 +417,17 @@ static bool is_of(const struct home_copy *copy, const char *name,
 const char *home_where(const char *path, char out[FSIO_PATH_MAX])
 {
     enum err rc = ERR_USAGE;
+    if (home_out_where(path) != NULL)
+        return home_out_where(path);
     pthread_mutex_lock(&mutex);
     for (struct home_copy *c = copies; c != NULL; c = c->next) {
         if (strcmp(c->path, path) == 0)
             rc = fsio_path(out, "%s", c->exact);
         for (int64_t i = 0; c->kind == KIND_RUN && i < c->count; i++)
             if (is_of(c, c->entries[i].name, path))
-                rc = fsio_path(
-                    out, "%s/%.*s", c->exact,
-                    (int)strcspn(c->entries[i].name, "/"), c->entries[i].name);
+                rc = fsio_path(out, "%s/%.*s", c->exact,
+                               (int)strcspn(c->entries[i].name, "/"),
+                               c->entries[i].name);
     }
     pthread_mutex_unlock(&mutex);
     return rc == ERR_OK ? out : path;

@@ -31,7 +31,8 @@ void home_terms(double deadline_s, bool (*ended)(void));
 enum home_what {
     HOME_ALL,
     HOME_HEADS, /* of a checkpoint MANIFEST.json; other files are of their length */
-    HOME_RUN    /* the same of all checkpoints there, as a run directory */
+    HOME_RUN,  /* the same of all checkpoints there, as a run directory */
+    HOME_FILES /* whatever they are: an object, or all below a prefix */
 };
 
 /* Where the copy is, and what exactly it is of, an address that is opened without
@@ -44,6 +45,6 @@ enum err home_open(const char *given, enum home_what what,
 /* Let go of all copies; also done at exit. */
 void home_end(void);
 
-/* What people are told of a path: of a copy, or a checkpoint of one, its address;
- * else the path. */
+/* What people are told of a path: of a copy, a checkpoint of one, or what is made
+ * for an address (home_out.h), that; else the path. */
 const char *home_where(const char *path, char out[FSIO_PATH_MAX]);

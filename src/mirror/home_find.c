@@ -54,7 +54,8 @@ static enum err has(struct store *store, const char *name, bool *there)
 }
 
 /* The newest in a mirror or a folder `checkpoints`, or that of a step. */
-static enum err find_step(struct store *store, int64_t step, struct home_copy *copy)
+static enum err find_step(struct store *store, int64_t step,
+                          struct home_copy *copy)
 {
     struct mirror_step found;
     TRY(mirror_newest(store, step < 0 ? -1 : step - 1,
@@ -109,12 +110,36 @@ out:
     return rc;
 }
 
+static enum err find_files(struct home_copy *copy,
+                           const struct store_options *options)
+{
+    int64_t bytes;
+    char parent[FSIO_PATH_MAX];
+    struct store *store = NULL;
+    copy->kind = KIND_TREE;
+    TRY(fsio_path(parent, "%s", copy->exact));
+    char *slash = strrchr(parent, '/');
+    if (slash < parent + strlen("s3://b"))
+        return ERR_OK; /* a bucket */
+    *slash = '\0';
+    TRY(store_open(parent, options, &store));
+    enum err rc = store_size(store, slash + 1, &bytes);
+    store_close(store);
+    if (rc == ERR_OK && bytes >= 0) {
+        copy->kind = KIND_FILE;
+        copy->only = home_last(copy->exact);
+    }
+    return rc;
+}
+
 enum err home_find(struct home_copy *copy, int64_t step,
                    const struct store_options *options)
 {
     const char *last = home_last(copy->exact);
     size_t bytes = strlen(last), end = strlen(GGUF);
     copy->only = "";
+    if (copy->what == HOME_FILES && step < 0)
+        return find_files(copy, options);
     if (bytes > end && strcmp(last + bytes - end, GGUF) == 0) {
         copy->kind = KIND_FILE;
         copy->only = last;

@@ -5,7 +5,7 @@
 #include "src/data/remote/store.h"
 #include "src/mirror/home.h"
 
-enum home_kind { KIND_CHECKPOINT, KIND_RUN, KIND_FOLDER, KIND_FILE };
+enum home_kind { KIND_CHECKPOINT, KIND_RUN, KIND_FOLDER, KIND_FILE, KIND_TREE };
 
 struct home_entry {
     const char *name; /* in the folder of the store */
@@ -14,7 +14,8 @@ struct home_entry {
 
 struct home_copy {
     struct home_copy *next;
-    char given[FSIO_PATH_MAX], exact[FSIO_PATH_MAX]; /* without what follows "#NAME" */
+    char given[FSIO_PATH_MAX],
+        exact[FSIO_PATH_MAX]; /* without what follows "#NAME" */
     enum home_what what;
     enum home_kind kind;
     const char *only;         /* of a file its name in the folder; "": all */

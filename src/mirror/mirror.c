@@ -89,7 +89,8 @@ static void take_apart(const struct store_name *of, struct named *out)
 int64_t mirror_names_step(const char *name)
 {
     struct named named;
-    take_apart(&(struct store_name){ .name = (char *)name, .bytes = -1 }, &named);
+    take_apart(&(struct store_name){ .name = (char *)name, .bytes = -1 },
+               &named);
     return named.step;
 }
 
@@ -118,7 +119,8 @@ static enum err list_last(struct store *store, int64_t above, int64_t *first,
         if (*first >= 0) /* behind all of it: '0' comes after '-' and '/' */
             snprintf(after, sizeof after, CKPT_STEP_PREFIX "%0*lld0",
                      CKPT_STEP_DIGITS, (long long)*first);
-        TRY(store_list_page(store, CKPT_STEP_PREFIX, true, after, names, &more));
+        TRY(store_list_page(store, CKPT_STEP_PREFIX, true, after, names,
+                            &more));
         if (!more && (names->count > 0 || *first == above))
             return ERR_OK;
         store_names_free(names);
@@ -133,7 +135,7 @@ static enum err list_last(struct store *store, int64_t above, int64_t *first,
     return store_list(store, CKPT_STEP_PREFIX, true, names);
 }
 
-/* Of a list the newest that is whole. Nobody's uploads that were cut off count. */
+/* The newest of a list that is whole. Nobody's uploads that were cut off count. */
 static enum err newest_of(struct store *store, const struct store_names *names,
                           int64_t above, int64_t below, const char *uuid,
                           struct mirror_step *out)
@@ -244,8 +246,9 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
     int64_t kept = 1;
     char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
-    take_apart(&(struct store_name){ .name = (char *)step->folder, .bytes = -1 },
-               &own);
+    take_apart(
+        &(struct store_name){ .name = (char *)step->folder, .bytes = -1 },
+        &own);
     for (int i = names.count; i-- > 0;) {
         bool whole = false;
         take_apart(&names.list[i], &one);

@@ -44,6 +44,25 @@ mirrored() {
         ! grep -rqF -- "$SECRET" "$WORK/$1"
 }
 
+# Doors other than data and mirror: read what was mirrored, write a model and a set.
+MIRRORED="s3://odd.bucket/a b&<c>/é~/mirrored"
+digested() {
+    "$BIN/tessera-ckpt" digest "$MIRRORED" | cmp - "$WORK/local.digest" &&
+        "$BIN/tessera-ckpt" ls "$MIRRORED" && "$BIN/tessera-ckpt" verify "$MIRRORED#8"
+}
+begun() {
+    train begun "$WORK/set" "checkpoint.load=$MIRRORED" train.max_duration=10ba checkpoint.interval=1ba &&
+        grep -q '"load".*s3://' "$WORK/begun/ledger.jsonl" && ! grep -rqF -- "$SECRET" "$WORK/begun"
+}
+exported() {
+    "$BIN/tessera-hf" export "$MIRRORED" --out s3://sets/hub/model &&
+        "$BIN/tessera-hf" verify s3://sets/hub/model "$MIRRORED"
+}
+tokenized() {
+    "$BIN/tessera-data" tokenize --seq-len 64 --out s3://sets/made s3://sets/hub/model/README.md &&
+        verify s3://sets/made
+}
+
 venv_make s3 'moto[server]==5.2.5' boto3 || skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-s3.XXXXXX")
@@ -84,6 +103,10 @@ check "and so it does from a server that is busy" trains_alike limited
 rm "$WORK/busy"
 check "a run comes back from its mirror" mirrored mirrored "$WORK/local.digest" \
     checkpoint.mirror_keep=1
+check "a mirror is listed, verified and has the digest of its run" digested
+check "another run begins from it" begun
+check "a model goes to a store and comes back" exported
+check "so does a text, as a data set" tokenized
 check "and one whose files go in parts" mirrored parts "" model.d_model=384
 check "a mirror that a run may not use" fails 0 "checkpoint.mirror: step 9 is not there" \
     env AWS_SECRET_ACCESS_KEY=wrong "$BIN/tessera-train" "$HERE/../../jobs/conf/tiny.cfg" \

@@ -171,10 +171,10 @@ static enum err cache_renew(struct cache *cache, const char *name,
     size_t read = 0;
     TRY(fsio_path(path, "%s/%s", cache->folder, name));
     TRY(fsio_path(new, "%s.new", path));
-    enum err rc = is_index && cache->options.index != NULL
-                      ? cache->options.index(cache->options.arg, cache->store,
-                                             new)
-                      : store_get(cache->store, name, new, -1, &bytes);
+    enum err rc =
+        is_index && cache->options.index != NULL
+            ? cache->options.index(cache->options.arg, cache->store, new)
+            : store_get(cache->store, name, new, -1, &bytes);
     if (rc == ERR_OK && is_index)
         rc = fsio_read_file(new, STORE_BYTES_MAX, &data, &read);
     if (rc == ERR_OK && is_index && !cache_has(cache, name, data, read))

@@ -79,6 +79,9 @@ const char *cache_place(const struct cache *cache);
  * the largest needs: it says how much. */
 enum err cache_describe(struct cache *cache, const struct cache_list *list);
 
+/* Bytes of the raw files that are not there, as whole ones. */
+int64_t cache_missing(const struct cache *cache);
+
 /* How many raw files may stay open although they are no longer held and their
  * names may be gone, so that the limit is kept about. */
 int64_t cache_open_max(const struct cache *cache, int64_t most);

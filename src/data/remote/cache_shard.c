@@ -117,6 +117,21 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
     return ERR_OK;
 }
 
+int64_t cache_missing(const struct cache *cache)
+{
+    int64_t bytes = 0;
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    struct cache_shard info;
+    for (int64_t i = 0; i < cache->list.count; i++) {
+        cache->list.shard(cache->list.of, i, &info);
+        if (cache_path(cache, i, "", path) != ERR_OK ||
+            stat(path, &status) != 0 || status.st_size != info.raw.bytes)
+            bytes += info.raw.bytes;
+    }
+    return bytes;
+}
+
 void cache_release(struct cache_hold *hold)
 {
     fsio_close(hold->fd);

@@ -225,7 +225,8 @@ static enum err store_list_pages(struct store *store, const char *prefix,
     store_folder(store, folder);
     do {
         buffer_free(&send.answer);
-        TRY_OUT(store_list_query(folder, prefix, folders, after, token, &query));
+        TRY_OUT(
+            store_list_query(folder, prefix, folders, after, token, &query));
         TRY_OUT(store_ask(store, "GET", NULL, (const char *)query.data, NULL, 0,
                           &send));
         TRY_OUT(store_take_names(&send.answer, "Contents", "Key", folder, out));

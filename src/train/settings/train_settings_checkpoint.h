@@ -58,7 +58,7 @@
     S(checkpoint, PATH, load, "", TRAIN_DECIDES_START | SETTING_ADDRESS,       \
       "the first start goes on from this checkpoint, or run directory's "      \
       "newest, of another run: weights, optimizer, position; data, schedule "  \
-      "and seed may be others; or of a mirror, s3://BUCKET/PREFIX; empty: no")                                     \
+      "and seed may be others; or of a mirror, s3://BUCKET/PREFIX; empty: no") \
     S(checkpoint, BOOL, load_weights_only, "false", TRAIN_DECIDES_START,       \
       "of checkpoint.load only weights, from step 0, as model.weights does")   \
     S(checkpoint, STRING, load_ignore, "", TRAIN_DECIDES_START,                \

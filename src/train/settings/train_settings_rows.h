@@ -110,7 +110,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "the first start's weights: a checkpoint, a run directory (its newest "  \
       "good one), a Hugging Face folder or a GGUF file, or such at "           \
       "s3://BUCKET/PREFIX; optimizer and schedule begin anew; empty: fresh "   \
-      "weights")                             \
+      "weights")                                                               \
     S(model, STRING, weights_ignore, "", TRAIN_DECIDES_START,                  \
       "globs of names, with blanks between: tensors of model.weights that "    \
       "are left out, and of the model that keep fresh values")                 \

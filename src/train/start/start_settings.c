@@ -425,25 +425,16 @@ enum err start_settings_complete(struct train_settings *s)
     return train_settings_blame(s, complete(s, &shape));
 }
 
-struct shape {
-    const struct train_settings *settings;
-    struct model_config config;
-};
-
-static enum err find_alone(void *arg)
-{
-    struct shape *shape = arg;
-    return find_shape(shape->settings, &shape->config);
-}
-
-/* What lies at an address may be long in coming. */
 enum err start_settings_share(struct comm *comm, struct train_settings *s)
 {
-    struct shape shape = { s, { .preset = 0 } };
+    enum err rc = ERR_OK;
+    struct model_config shape = { .preset = 0 };
     assert(!s->partial);
-    TRY(start_alone(comm, find_alone, &shape));
-    TRY(comm_broadcast(comm, &shape.config, sizeof shape.config, 0));
-    return comm_agree(comm, train_settings_blame(s, complete(s, &shape.config)));
+    if (comm_rank(comm) == 0)
+        rc = find_shape(s, &shape);
+    TRY(comm_agree(comm, rc));
+    TRY(comm_broadcast(comm, &shape, sizeof shape, 0));
+    return comm_agree(comm, train_settings_blame(s, complete(s, &shape)));
 }
 
 enum err start_settings_load(const char *path, char *const *overrides,

@@ -182,7 +182,8 @@ enum err on_checkpoint_mirror_create(struct run *run,
     enum err rc = ERR_OK;
     struct on_checkpoint_mirror *m = NULL;
     const struct train_settings *s = &run->settings;
-    const struct store_options options = { .deadline_s = s->data.remote_deadline };
+    const struct store_options options = { .deadline_s =
+                                               s->data.remote_deadline };
     *out = NULL;
     if (s->checkpoint.mirror[0] == '\0')
         return ERR_OK;
@@ -400,8 +401,8 @@ static enum err get(void *arg)
     TRY(mirror_step_of(f->found.tmp, &step));
     enum err rc =
         strcmp(step.folder, f->found.folder) == 0
-            ? mirror_files(f->store, &step, f->found.tmp, run->rank,
-                           run->ranks, true)
+            ? mirror_files(f->store, &step, f->found.tmp, run->rank, run->ranks,
+                           true)
             : err_set(ERR_CHECKPOINT, "%s/%s holds the manifest of %s",
                       store_address(f->m->store), f->found.folder, step.folder);
     mirror_step_free(&step);
@@ -431,11 +432,6 @@ static enum err fetch(struct fetch *f)
     return comm_agree(comm, rc);
 }
 
-static bool is_stopped(void)
-{
-    return stop_requested() != 0;
-}
-
 enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
 {
     struct fetch f = { .m = m, .found.step = INT64_MAX };
@@ -447,7 +443,7 @@ enum err on_checkpoint_mirror_fetch(struct on_checkpoint_mirror *m)
     if (m->looked)
         return ERR_OK;
     const struct store_options options = {
-        m->run->settings.data.remote_deadline, 0.0, is_stopped
+        m->run->settings.data.remote_deadline, 0.0, stop_is_requested
     };
     TRY(comm_agree(m->run->comm,
                    store_open(store_address(m->store), &options, &f.store)));

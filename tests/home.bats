@@ -1,0 +1,230 @@
+#!/usr/bin/env bats
+# What lies in an object store, or is made for one, by every door: the same as from a
+# folder, whatever the store does, and where it cannot be an error, never something else.
+
+bats_require_minimum_version 1.5.0
+load run_helpers
+
+DOORS=(load weights eval digest import tokenize)
+
+setup_file() {
+    data_folder
+    mkdir -p "$DIR/s3/bucket/text/more" "$DIR/tmp"
+    : >"$DIR/rules"
+    "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
+    echo $! >"$DIR/server.pid"
+    wait_for 5 test -s "$DIR/port"
+    store
+    train 1 "$DIR/run" train.max_duration=12ba checkpoint.mirror=s3://bucket/m checkpoint.mirror_keep=3
+    "$BIN/tessera-hf" export "$DIR/run" --out "$DIR/hub"
+    cp -r "$DIR/hub" "$DIR/s3/bucket/hub"
+    head -c 200000 "$DIR/text" >"$DIR/s3/bucket/text/a.txt"
+    tail -c 100000 "$DIR/text" >"$DIR/s3/bucket/text/more/b.txt"
+    cp -r "$DIR/s3/bucket/text" "$DIR/texts"
+    RUN=$DIR/run HUB=$DIR/hub TEXTS=$DIR/texts
+    for door in "${DOORS[@]}"; do
+        "door_$door" "$DIR/ref.$door" "$DIR/ref.$door"
+    done
+}
+
+teardown_file() {
+    kill "$(cat "$DIR/server.pid")" || true
+    rm -rf "$DIR"
+}
+
+store() {
+    AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(cat "$DIR/port")
+    export AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=secret TMPDIR=$DIR/tmp
+}
+
+setup() {
+    store
+    rules ""
+    THERE=$DIR/s3/bucket
+    RUN=s3://bucket/m HUB=s3://bucket/hub TEXTS=s3://bucket/text
+    N=$BATS_TEST_NUMBER
+}
+
+teardown() {
+    rules ""
+    rm -rf "$DIR"/tmp/*
+}
+
+rules() { # TEXT
+    printf '%s\n' "$1" >"$DIR/rules"
+    sleep 0.1
+}
+
+# door_NAME PLACE OUT: what is made in PLACE, and OUT.is, by which it is compared
+door_load() {
+    train 1 "$1" "checkpoint.load=$RUN" train.max_duration=14ba && digest "$1" >"$2.is"
+}
+door_weights() {
+    train 2 "$1" "model.weights=$HUB" train.max_duration=2ba && digest "$1" >"$2.is"
+}
+door_eval() {
+    "$BIN/tessera-eval" "$RUN" --perplexity "$DIR/data/eval" --limit 4 | cut -d: -f2 >"$2.is"
+    return "${PIPESTATUS[0]}"
+}
+door_digest() {
+    "$BIN/tessera-ckpt" digest "$RUN" >"$2.is"
+}
+door_import() {
+    "$BIN/tessera-hf" import "$HUB" --out "$1" >"$2.said" &&
+        "$BIN/tessera-ckpt" diff "$1" "$RUN" >"$2.is" || [ $? = 1 ] # moments are RUN's
+}
+door_tokenize() {
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.1 --out "$1" "$TEXTS" >"$2.said" &&
+        (cd "${1/s3:\/\//$DIR/s3/}" && find . -type f ! -name tessera.json -exec sha256sum {} +) |
+        sort >"$2.is"
+}
+
+# place DOOR NAME: where the door makes something, in the store where it can
+place() {
+    case $1 in
+    import | tokenize) echo "s3://bucket/made/$2" ;;
+    *) echo "$DIR/$2" ;;
+    esac
+}
+
+all_doors_give_the_same() { # NAME
+    for door in "${DOORS[@]}"; do
+        echo "door $door"
+        "door_$door" "$(place "$door" "$1.$door")" "$DIR/$1.$door"
+        cmp "$DIR/ref.$door.is" "$DIR/$1.$door.is"
+    done
+    [ -z "$(find "$DIR/tmp" -type f ! -name lock)" ] # nothing is left on the node
+}
+
+@test "every door gives what a folder does" {
+    all_doors_give_the_same plain
+}
+
+@test "and so it does by a store that cuts, answers 503 and loses answers" {
+    rules "* chance ${SEED:-1}:30 -"
+    all_doors_give_the_same bad
+    [ "$(cat "$DIR/rules.faults")" -gt 0 ]
+    rules "* slow 8000000 -"
+    all_doors_give_the_same slow
+}
+
+@test "denied: an error that says what to do, and nothing has begun" {
+    rules "* status 403 -"
+    for door in "${DOORS[@]}"; do
+        echo "door $door"
+        run -93 "door_$door" "$(place "$door" "no.$door")" "$DIR/no.$door"
+        echo "$output"
+        [[ $output == *"status 403"*"credentials"* ]]
+        [ ! -e "$DIR/no.$door/checkpoints" ] || [ -z "$(ls "$DIR/no.$door/checkpoints")" ]
+    done
+    rules "PUT status 403 -"
+    ends 93 "*status 403*what was made lies in $DIR/tmp/*" door_import s3://bucket/made/no "$DIR/no"
+    ends 93 "*status 403*what was made lies in $DIR/tmp/*" door_tokenize s3://bucket/made/no "$DIR/no"
+    [ ! -e "$THERE/made/no" ]
+    rules "index.json status 403 -" # half an upload is none, and the next call ends it
+    ends 93 "*status 403*" door_tokenize s3://bucket/made/half "$DIR/half"
+    [ -n "$(find "$THERE/made/half" -name 'shard.*')" ] && [ -z "$(find "$THERE/made/half" -name index.json)" ]
+    rules ""
+    door_tokenize s3://bucket/made/half "$DIR/half"
+    cmp "$DIR/ref.tokenize.is" "$DIR/half.is"
+    ends 64 "*nothing is replaced*" door_tokenize s3://bucket/made/half "$DIR/half"
+}
+
+@test "which one: steps, the best, half uploads, none, and never a new run" {
+    cp -r "$THERE/m" "$THERE/many"
+    RUN=s3://bucket/many
+    for step in 6 9; do
+        door_digest x "$DIR/step"
+        ends 0 "$("$BIN/tessera-ckpt" digest "$DIR/run#$step")" "$BIN/tessera-ckpt" digest "$RUN#$step"
+    done
+    ends 0 "$(cat "$DIR/ref.digest.is")" "$BIN/tessera-ckpt" digest "$RUN#best"
+    ends 93 "*no whole checkpoint of step 7*" "$BIN/tessera-ckpt" digest "$RUN#7"
+    ends 64 "*prune is for a directory*mirror_keep*" "$BIN/tessera-ckpt" prune --keep 1 "$RUN"
+    run -0 "$BIN/tessera-ckpt" ls "$RUN"
+    [ "$(grep -c "s3://bucket/many/step-0000000" <<<"$output")" = 3 ]
+    rm "$THERE"/many/step-000000012-*/MANIFEST.json
+    ends 0 "$("$BIN/tessera-ckpt" digest "$DIR/run#9")" "$BIN/tessera-ckpt" digest "$RUN"
+    half=$(basename "$(compgen -G "$THERE/many/step-000000012-*")")
+    RUN=s3://bucket/many/$half ends 93 "*its upload was cut off*" door_load "$DIR/none" "$DIR/none"
+    RUN=s3://bucket/nowhere ends 93 "*neither a whole checkpoint*" door_load "$DIR/none" "$DIR/none"
+    printf 'xxxx' | dd of="$(compgen -G "$THERE/many/step-000000009-*/shard-00000*")" bs=1 seek=5000 conv=notrunc status=none
+    ends 93 "*" door_load "$DIR/none" "$DIR/none"
+    ends 93 "*damaged*" "$BIN/tessera-ckpt" verify "$RUN"
+    [ -z "$(find "$DIR/none" -name MANIFEST.json)" ]
+}
+
+@test "a list is not read to its end for the newest of many" {
+    local from manifest
+    from=$(compgen -G "$THERE/m/step-000000012-*")
+    for i in $(seq 300); do
+        mkdir -p "$THERE/long/step-$(printf %09d "$i")${from##*/step-000000012}"
+        echo x >"$_/MANIFEST.json"
+    done
+    cp -r "$from" "$THERE/long/step-000000512${from##*/step-000000012}" # its manifest says 12
+    before=$(cat "$DIR/rules.count")
+    run "$BIN/tessera-ckpt" digest s3://bucket/long
+    sleep 0.2
+    echo "$output; $(($(cat "$DIR/rules.count") - before)) requests for 301 steps in pages of three"
+    [[ $output == *step-000000512* ]]
+    [ $(($(cat "$DIR/rules.count") - before)) -lt 60 ]
+    rm -r "$THERE/long"
+}
+
+@test "killed on the way: what is there is not fetched again; TERM ends a fetch at once" {
+    rules "checkpoint.h5 delay 100 -"
+    start 1 "$DIR/killed" checkpoint.load=$RUN train.max_duration=14ba log.level=info
+    wait_for 30 find_one "*_shard-00000*" ! -name '*.part'
+    kill -9 "$pid"
+    wait "$pid" || true
+    [ -n "$(find "$DIR/tmp" -name '*_shard-00000*')" ]
+    rules "shard-00000 status 403 -"
+    door_load "$DIR/killed" "$DIR/killed"
+    cmp "$DIR/ref.load.is" "$DIR/killed.is"
+    rules "shard-00000 delay 100 -"
+    start 1 "$DIR/termed" checkpoint.load=$RUN train.max_duration=14ba
+    wait_for 30 find_one '*_MANIFEST.json' ! -name '*.part'
+    kill -TERM "$pid"
+    waited 75
+    grep -q "the program ends" "$DIR/termed.log"
+    [ -z "$(find "$DIR/termed" -name MANIFEST.json)" ]
+}
+
+find_one() {
+    [ -n "$(find "$DIR/tmp" -name "$@")" ]
+}
+
+@test "two at once share a copy; no room is told before" {
+    before=$(cat "$DIR/rules.count")
+    door_digest x "$DIR/one"
+    sleep 0.2
+    one=$(($(cat "$DIR/rules.count") - before))
+    rules "shard-00000 delay 1 -"
+    door_digest x "$DIR/two" &
+    door_digest x "$DIR/three"
+    wait $!
+    cmp "$DIR/one.is" "$DIR/two.is"
+    cmp "$DIR/one.is" "$DIR/three.is"
+    sleep 0.2
+    echo "$one requests for one, $(($(cat "$DIR/rules.count") - before - one)) for two"
+    [ $(($(cat "$DIR/rules.count") - before)) -lt $((3 * one)) ]
+    big='<ListBucketResult><Contents><Key>hub/config.json</Key><Size>999999999999999</Size></Contents></ListBucketResult>'
+    rules "list-type text $big -"
+    ends 93 "*which has room for*set TMPDIR*" "$BIN/tessera-hf" verify s3://bucket/hub s3://bucket/hub
+}
+
+@test "what changes meanwhile, and names that no file may have" {
+    rules "model.safetensors delay 2 -"
+    "$BIN/tessera-hf" verify s3://bucket/hub "$DIR/hub" >"$DIR/changes" 2>&1 &
+    wait_for 10 find_one '*_config.json' ! -name '*.part'
+    touch -d '2001-01-01' "$THERE/hub/tokenizer.json" "$THERE/hub/config.json"
+    code=0
+    wait $! || code=$?
+    cat "$DIR/changes"
+    [ $code = 93 ]
+    grep -q "changed while it was fetched" "$DIR/changes"
+    bad='<ListBucketResult><Contents><Key>m/../../x</Key><Size>3</Size></Contents></ListBucketResult>'
+    rules "list-type text $bad -"
+    ends 93 "*can be no file here*" "$BIN/tessera-data" tokenize --out "$DIR/bad" s3://bucket/m
+    [ ! -e "$DIR/tmp/x" ] && [ ! -e "$DIR/bad" ]
+    ends 64 "*s3://BUCKET/PREFIX*" "$BIN/tessera-eval" https://host/model --perplexity "$DIR/data/eval"
+}
