@@ -57,7 +57,7 @@ static enum err command_train_tokenizer(struct data_options *options)
                         &result));
     clean_printf("%s: %" PRId64 " tokens of %" PRId64 " words in %" PRId64
                  " bytes of text\n",
-                 tokenize->out, result.tokens, result.words, result.bytes);
+                 options->said, result.tokens, result.words, result.bytes);
     if (result.tokens < vocab_size)
         printf("the text has no more than these with --min-frequency %" PRId64
                "; --vocab-size asked for %" PRId64 "\n",
@@ -182,8 +182,7 @@ static enum err command_tokenize_text(struct data_options *all)
 {
     struct tokenize_result result;
     struct tokenize_options *options = &all->tokenize;
-    char room[FSIO_PATH_MAX];
-    const char *out = home_where(options->out, room);
+    const char *out = all->said;
     TRY(tokenize_files(options, all->operands, all->operand_count, &result));
     clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
                  " documents, %" PRId64 " bytes of text\n",
@@ -373,6 +372,7 @@ static enum err run(const struct options *options, int *exit_code)
     TRY(new_zeroed(&paths, (size_t)options->operand_count + 1));
     if (learns || (command->run == command_tokenize && !all->tokenize.mds))
         TRY_OUT(fetch_texts(all, paths));
+    all->said = *out;
     if (*out != NULL)
         TRY_OUT(home_out_begin(*out, learns ? "tokenizer.json" : "index.json",
                                stop_is_requested, out));

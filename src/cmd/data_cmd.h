@@ -21,6 +21,7 @@ struct data_train_tokenizer {
 };
 
 struct data_options {
+    const char *said; /* --out as it was given, for people */
     struct tokenize_options tokenize;
     struct tokenize_finetune_options finetune;
     struct data_train_tokenizer learn;

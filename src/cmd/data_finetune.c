@@ -103,7 +103,8 @@ static enum err data_finetune_check(const struct data_options *options)
     return ERR_OK;
 }
 
-static void data_finetune_tell(const struct tokenize_finetune_options *options,
+static void data_finetune_tell(const char *out,
+                               const struct tokenize_finetune_options *options,
                                const struct tokenize_finetune_result *result)
 {
     int64_t samples = result->samples + result->eval_samples;
@@ -111,16 +112,16 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
     assert(result->tokens >= result->learned && samples >= 0);
     clean_printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
                  " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
-                 options->set->out, samples,
-                 result->examples + result->eval_examples, result->tokens,
-                 result->learned, 100 * (1 - (double)result->tokens / cells));
+                 out, samples, result->examples + result->eval_examples,
+                 result->tokens, result->learned,
+                 100 * (1 - (double)result->tokens / cells));
     if (result->eval_samples > 0)
-        clean_printf(
-            "%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
-            "%s/eval: %" PRId64 " samples of %" PRId64 " examples, %s\n",
-            options->set->out, result->samples, result->examples,
-            options->set->out, result->eval_samples, result->eval_examples,
-            options->set->holdout > 0 ? "by --seed" : "the last ones");
+        clean_printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
+                     "%s/eval: %" PRId64 " samples of %" PRId64
+                     " examples, %s\n",
+                     out, result->samples, result->examples, out,
+                     result->eval_samples, result->eval_examples,
+                     options->set->holdout > 0 ? "by --seed" : "the last ones");
     if (result->cut > 0)
         printf("%" PRId64 " examples were cut to %" PRId64
                " tokens (--seq-len, --too-long)\n",
@@ -155,7 +156,7 @@ enum err data_finetune_run(struct data_options *options, const char *template)
     assert(tokenize->out != NULL);
     TRY(tokenize_finetune(finetune, options->operands, options->operand_count,
                           &result));
-    data_finetune_tell(finetune, &result);
+    data_finetune_tell(options->said, finetune, &result);
     return ERR_OK;
 }
 

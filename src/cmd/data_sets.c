@@ -108,7 +108,7 @@ enum err data_merge(struct data_options *options)
     assert(result.copied >= 0);
     clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
                  " shards",
-                 out, result.samples, result.tokens, result.shards);
+                 options->said, result.samples, result.tokens, result.shards);
     if (result.copied > 0)
         printf("; %" PRId64 " files could not be linked and are copies",
                result.copied);
@@ -132,9 +132,10 @@ enum err data_split(struct data_options *options)
                        "split takes one of --parts N and --fraction F");
     TRY(split_set(options->operands[0], &split));
     if (split.parts > 0)
-        clean_printf("%s/part.00000 and so on: %lld data sets\n", split.out,
+        clean_printf("%s/part.00000 and so on: %lld data sets\n", options->said,
                      (long long)split.parts);
     else
-        clean_printf("%s/train, %s/eval: 2 data sets\n", split.out, split.out);
+        clean_printf("%s/train, %s/eval: 2 data sets\n", options->said,
+                     options->said);
     return ERR_OK;
 }

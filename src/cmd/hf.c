@@ -58,6 +58,7 @@ static enum err run(const struct options *options, int *exit_code)
     TRY(stop_install());
     home_terms(cache_defaults.deadline_s, stop_is_requested);
     TRY(stop_outlive_readers());
+    cmd->said = cmd->out;
     if (cmd->out != NULL)
         TRY(home_out_begin(cmd->out,
                            command->run == hf_import    ? "MANIFEST.json"

@@ -19,6 +19,7 @@ extern const char *const hf_cmd_torch_dtypes[];
 struct hf_cmd {
     const char *paths[2]; /* NULL: not given */
     const char *out;
+    const char *said; /* out as it was given, for people */
     enum hf_cmd_format format;
     enum hf_cmd_dtype dtype;
     int64_t shard_bytes_max;

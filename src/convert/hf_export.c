@@ -21,7 +21,6 @@
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights.h"
 #include "src/formats/hf/hf_names.h"
-#include "src/mirror/home.h"
 
 static enum err append(void *arg, const float *data, int64_t count)
 {
@@ -134,7 +133,6 @@ out:
 static enum err export_adapter(const struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
-    char where[FSIO_PATH_MAX];
     struct publish publish = { .building = "" };
     struct weights *weights = NULL;
     if (cmd->format != HF_CMD_FOLDER || cmd->dtype != HF_CMD_F32 ||
@@ -145,7 +143,7 @@ static enum err export_adapter(const struct hf_cmd *cmd)
     TRY_OUT(publish_begin(&publish, cmd->out, false));
     TRY_OUT(weights_adapter_export(weights, publish.building));
     TRY_OUT(publish_commit(&publish));
-    clean_printf("%s: adapters of rank %lld\n", home_where(cmd->out, where),
+    clean_printf("%s: adapters of rank %lld\n", cmd->said,
                  (long long)weights_about(weights)->lora->rank);
 out:
     publish_end(&publish);
@@ -156,7 +154,7 @@ out:
 enum err hf_export(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
-    char written[FSIO_PATH_MAX], where[FSIO_PATH_MAX];
+    char written[FSIO_PATH_MAX];
     struct hf_model model = { .weights = NULL };
     if (cmd->dtype == HF_CMD_Q8_0 && cmd->format != HF_CMD_GGUF)
         return err_set(ERR_USAGE, "--dtype q8_0 needs --format gguf");
@@ -170,7 +168,7 @@ enum err hf_export(struct hf_cmd *cmd)
     TRY_OUT(write_out(&model, cmd, written));
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&model, written, cmd->dtype));
-    clean_printf("%s: %s parameters as %s%s\n", home_where(cmd->out, where),
+    clean_printf("%s: %s parameters as %s%s\n", cmd->said,
                  UNITS_COUNT(model.params->numel), hf_cmd_dtypes[cmd->dtype],
                  cmd->verify ? ", verified" : "");
 out:

@@ -21,7 +21,6 @@
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"
 #include "src/data/prepare/publish.h"
-#include "src/mirror/home.h"
 #include "src/train/state/state_parts.h"
 #include "src/formats/weights_ckpt_config.h"
 #include "src/formats/weights.h"
@@ -173,7 +172,6 @@ out:
 enum err hf_import(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
-    char where[FSIO_PATH_MAX];
     struct import import = { .items = NULL };
     TRY_OUT(hf_verify_open(cmd->paths[0], &import.model));
     if (import.model.about->kind == WEIGHTS_CHECKPOINT)
@@ -183,7 +181,7 @@ enum err hf_import(struct hf_cmd *cmd)
     TRY_OUT(write_checkpoint(&import, cmd->out));
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&import.model, cmd->out, HF_CMD_F32));
-    clean_printf("%s: %s parameters of %s%s\n", home_where(cmd->out, where),
+    clean_printf("%s: %s parameters of %s%s\n", cmd->said,
                  UNITS_COUNT(import.model.params->numel),
                  import.model.about->dtype, cmd->verify ? ", verified" : "");
 out:

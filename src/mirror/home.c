@@ -5,7 +5,6 @@
  * same. Files that are whole get a second name in a tree, as/..., in which they lie as
  * they would in a run directory or a model's folder. */
 #include "src/mirror/home_impl.h"
-#include "src/mirror/home_out.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -417,8 +416,6 @@ static bool is_of(const struct home_copy *copy, const char *name,
 const char *home_where(const char *path, char out[FSIO_PATH_MAX])
 {
     enum err rc = ERR_USAGE;
-    if (home_out_where(path) != NULL)
-        return home_out_where(path);
     pthread_mutex_lock(&mutex);
     for (struct home_copy *c = copies; c != NULL; c = c->next) {
         if (strcmp(c->path, path) == 0)

@@ -45,6 +45,6 @@ enum err home_open(const char *given, enum home_what what,
 /* Let go of all copies; also done at exit. */
 void home_end(void);
 
-/* What people are told of a path: of a copy, a checkpoint of one, or what is made
- * for an address (home_out.h), that; else the path. */
+/* What people are told of a path: of a copy, or a checkpoint of one, its address;
+ * else the path. */
 const char *home_where(const char *path, char out[FSIO_PATH_MAX]);

@@ -41,12 +41,6 @@ static struct {
     size_t skip; /* bytes of the path before a name */
 } found;
 
-const char *home_out_where(const char *path)
-{
-    return made.path[0] != '\0' && strcmp(path, made.path) == 0 ? made.address
-                                                                : NULL;
-}
-
 static void let_go(void)
 {
     store_close(made.store);

@@ -16,6 +16,3 @@ enum err home_out_begin(const char *out, const char *last, bool (*ended)(void),
  * stays on this node, and the error says where; who calls again makes it anew, and
  * sends no part that is there. */
 enum err home_out_end(enum err rc);
-
-/* The address, where it is the path that was given; else NULL. */
-const char *home_out_where(const char *path);

@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_stream.h"
 #include "checkpoint/local/ckpt_xor.h"
+#include "src/data/remote/store_write.h"
 #include "src/data/set/loader.h"
 #include "src/parallel/frozen.h"
 #include "src/formats/weights.h"
@@ -185,6 +186,8 @@ enum err memory_plan(const struct memory_plan_input *input,
                    (1 + input->kept) * item_bytes(input, &replica) +
                    /* a saver has two, and what is in files */
                    (1 + input->kept) * (7 * replica.items / 2);
+    if (input->mirrors)
+        out->runtime += STORE_PART_BYTES;
     size_t tensors = sum((size_t[]){ out->weights, out->master, out->moments,
                                      out->kept, out->frozen, out->gradients,
                                      out->partial_sums, out->model.total },

@@ -41,7 +41,9 @@ struct memory_plan_input {
     size_t norms;      /* and of sums of rows (norms.h) */
     bool stage;        /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
-    bool reads;        /* weights at the start (src/formats/weights.h) */
+    bool
+        mirrors; /* files to a store, in parts (src/data/remote/store_write.h) */
+    bool reads;  /* weights at the start (src/formats/weights.h) */
     int parity_nodes; /* of node-local checkpoints, and of a group of them at */
     int parity_group; /* most (ckpt_xor.h); 0: there are none */
     bool

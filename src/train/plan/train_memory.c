@@ -162,6 +162,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
                             ? (int)settings->checkpoint.redundancy_group
                             : 2,
         .kept = settings->checkpoint.keep_state,
+        .mirrors = settings->checkpoint.mirror[0] != '\0',
     };
     assert(place->ranks > 0 && place->threads > 0 && place->kernels != NULL);
     TRY(train_memory_model(settings, place->threads, &input.options));
