@@ -200,8 +200,10 @@ enum err home_out_end(enum err rc)
         (void)fsio_remove_tree(made.path);
         rc = err_again(&kept);
     }
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
         (void)own_remove(made.root.fd, made.root.path, made.name);
+        (void)rmdir(made.root.path); /* it may have others */
+    }
     let_go();
     return rc;
 }

@@ -51,7 +51,8 @@ digested() {
         "$BIN/tessera-ckpt" ls "$MIRRORED" && "$BIN/tessera-ckpt" verify "$MIRRORED#8"
 }
 begun() {
-    train begun "$WORK/set" "checkpoint.load=$MIRRORED" train.max_duration=10ba checkpoint.interval=1ba &&
+    train begun "$WORK/set" "checkpoint.load=$MIRRORED" train.max_duration=10ba 2>/dev/null
+    [ -f "$WORK/begun/checkpoints/step-000000010/MANIFEST.json" ] &&
         grep -q '"load".*s3://' "$WORK/begun/ledger.jsonl" && ! grep -rqF -- "$SECRET" "$WORK/begun"
 }
 exported() {
