@@ -80,6 +80,26 @@ step() {
     [[ $output == *"MFU 0.000"* ]]
 }
 
+# mfu RANGE: of the line of JSON
+mfu() {
+    sed -nE "s/.*\"$1\": ([0-9.]+).*/\1/p" <<<"$output"
+}
+
+@test "a range for what is measured, on any GPU of tessera-plan and any number" {
+    step
+    table=$(sed -nE 's/.*MFU ([0-9.]+).*/\1/p' <<<"$output")
+    run -0 "$PREDICT" --json mpt-125m data.seq_len=2048 train.microbatch=2 train.global_batch=4 parallel.slots=1
+    [[ $output == '{"model": "mpt-125m", "gpu": "h200", "gpus": 1, '*'}}' ]]
+    low=$(mfu low) expected=$(mfu expected) high=$(mfu high)
+    awk "BEGIN { exit !($low < $expected && $expected < $high && $high < $table) }"
+    run -0 "$PREDICT" --json --gpus 64 mpt-125m data.seq_len=2048 train.microbatch=2 train.global_batch=4 parallel.slots=1
+    [[ $(mfu low) < $low && $(mfu high) == "$high" ]]
+    run -0 "$PREDICT" --json --gpu b200 mpt-125m data.seq_len=2048 train.microbatch=2 train.global_batch=4 parallel.slots=1
+    [[ $output == *'"peak_tflops": 2250.0, "memory_gbps": 8000, '* ]]
+    run -64 "$PREDICT" --json --gpu h300
+    run -64 "$PREDICT" --json --gpus none
+}
+
 @test "what does not fit or is not known is an error" {
     run -93 "$PREDICT" model.preset=mpt-30b data.seq_len=2048
     [[ $output == *"more than an H200 has"* ]]

@@ -41,8 +41,12 @@ END
     stand_in bin/nvidia-smi <<'END'
 case "$*" in
     -L) for ((i = 0; i < ${GPUS:-1}; i++)); do echo "GPU $i: Pretended"; done ;;
-    *-lms*) echo "now, 0, 1755, 2619, 650, 70, 0x0" && echo "now, 0, 1980, 2619, 690, 71, 0x0" && exec sleep 60 ;;
-    topo*) echo NV18 ;;
+    *=clocks_event_reasons.active*) [ -z "$OLD_DRIVER" ] || { echo "Field \"clocks_event_reasons.active\" is not a valid field"; exit 2; } ;;
+    *=clocks_throttle_reasons.active*) [ -n "$OLD_DRIVER" ] || exit 2 ;;
+    *-lms*)
+        [[ $* == *,clocks_${OLD_DRIVER:-event}* ]] || exit 2
+        echo "now, 0, 1755, 2619, 650, 70, 0x4" && echo "now, 0, 1980, 2619, 690, 71, 0x0" && exec sleep 60 ;;
+    topo*) printf 'GPU0\t X \tNV18\n' ;;
     *) echo "Pretended, 580.1" ;;
 esac
 END
@@ -50,10 +54,14 @@ END
     stand_in bin/compute-sanitizer <<<'while [[ $1 == -* ]]; do shift 2; done; exec "$@"'
     stand_in build/gpu/products <<'END'
 : libcublasLt.so.13 libcudnn.so.9
-if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended, cuBLASLt 130100, cuDNN 91900"; exit; fi
-echo "ok - gemm 7b up NT: 8 algorithms"
+if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended ${GPU_NAME:-H200}, cuBLASLt 130100, cuDNN 91900"; exit; fi
+echo "ok - gemm 7b up NT: 8 algorithms"; echo "$*"
 END
-    stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - 4 x 2048"; echo 1..1'
+    stand_in build/gpu/predict <<<'echo "{\"peak_tflops\": 989.5, \"memory_gbps\": 4800, \"mfu\": {\"low\": 0.333, \"expected\": 0.391, \"high\": 0.461}}"'
+    stand_in build/bin/tessera-health <<'END'
+echo '{"checks":[{"id":"gpugemm","v":712.5,"unit":"TFLOP/s","limit":0.0,"st":"ok"},{"id":"hbm","v":4100.0,"unit":"GB/s","limit":0.0,"st":"bad","text":"HBM_SLOW"}]}'
+END
+    stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - 4 x 2048"; echo 1..1; echo "$*"'
     stand_in build/gpu/test_nccl <<'END'
 : libnccl.so.2
 [ "${RANK:-0}" -eq 0 ] || exit 0
@@ -81,7 +89,7 @@ if [ "${RANK:-0}" -gt 0 ]; then
 fi
 if [ "${RANKS:-1}" -gt 1 ]; then
     exchange="nccl 2.28.9"
-    if [ "${CUDA_VISIBLE_DEVICES//,/}" = "$CUDA_VISIBLE_DEVICES" ]; then
+    if [ "${CUDA_VISIBLE_DEVICES//,/}" = "$CUDA_VISIBLE_DEVICES" ] && [ -z "$FAR" ]; then
         exchange=staged
         [ $fallback = warn ] || { echo "rank 1 shares GPU 0000:01:00.0 of here with rank 0: start fewer"; exit 64; }
     fi
@@ -134,7 +142,7 @@ run_tree() {
 
 @test "where all is well: every part, one table, status 0" {
     make_tree
-    run_tree
+    run_tree --full
     [ "$status" -eq 0 ]
     [[ "$output" == *"commit   1234abc"*"GPU      Pretended, 580.1"* ]]
     [[ "$output" == *"test_kernels_glu "*" ok       2 points, 1 skipped: lacks lion"* ]]
@@ -152,12 +160,12 @@ run_tree() {
     [[ "$output" == *"stopped-rank "*"skipped  it takes 2 GPUs, and 1 are visible"* ]]
     [[ "$output" == *"test_nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
     [[ "$output" == *"shared-gpu-refused "*" ok "*"exchange-two-ranks "*" ok       staged"* ]]
-    [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C"* ]]
+    [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C, throttled by 0x4 0x0, see clocks.csv"* ]]
     [[ "$output" == *"library-nccl"*"test_attention_cudnn"*"test_kernels_norm"*"sanitizer-"*"digest-"*"loss-"*"model-125m"* ]]
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
-    [[ "$output" == *"model-125m "*" ok       12.5 ms a step, 100 tokens/s, MFU 0.5, causal 0.4 of known"* ]]
+    [[ "$output" == *"model-125m "*" ok       12.5 ms a step, 100 tokens/s, MFU 0.5, causal 0.4 of known, predicted 0.333 to 0.461, 0.391 expected"* ]]
     [[ "$output" == *"attention-1b-fp8 "*" ok       cudnn"* ]]
-    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 2\ skipped$ ]]
+    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 3\ skipped$ ]]
     diff <(echo "$output") "$DIR/out/report.txt"
 }
 
@@ -181,6 +189,9 @@ run_tree() {
     GPUS=2 run_tree --check-only
     [ "$status" -eq 0 ]
     [[ "$output" == *"digest-zero3-2-auto "*" ok       that of ddp-1-auto"* ]]
+    [[ "$output" == *"digest-shards-2 "*" ok       that of ddp-1-auto"* ]]
+    [[ "$output" == *"digest-experts-2 "*" ok       that of experts-1"* ]]
+    [[ "$output" == *"digest-sequences-2 "*" ok "*"digest-fp8-2 "*" ok       that of fp8-1"* ]]
     [[ "$output" == *"chosen-zero3-2-auto "*" ok       exchange nccl 2.28.9, attention cudnn"* ]]
     [[ "$output" == *"stopped-rank "*" ok       rank 1 (here) did not come"* ]]
     [[ "$output" == *"test_nccl "*" ok       1 points"*"rate all-gather of 256 MiB by 2 ranks: 350.0 GB/s"* ]]
@@ -191,6 +202,10 @@ run_tree() {
     make_tree
     rm "$TREE/bin/compute-sanitizer" "$TREE/build/gpu/test_nccl"
     sed -i 's/libcudnn.so.9/libcudnn.so.99/' "$TREE/build/gpu/products"
+    stand_in build/gpu/predict <<<'echo "{\"peak_tflops\": 989.5, \"memory_gbps\": 4800, \"mfu\": {\"low\": 0.333, \"expected\": 0.391, \"high\": 0.461}}"'
+    stand_in build/bin/tessera-health <<'END'
+echo '{"checks":[{"id":"gpugemm","v":712.5,"unit":"TFLOP/s","limit":0.0,"st":"ok"},{"id":"hbm","v":4100.0,"unit":"GB/s","limit":0.0,"st":"bad","text":"HBM_SLOW"}]}'
+END
     stand_in build/gpu/test_attention_cudnn <<<'echo "not ok 1 - 4 x 2048, 12 heads"; echo 1..1; exit 1'
     GPUS=2 STAGED=1 MEMORY=9000 run_tree --check-only
     [ "$status" -eq 1 ]
@@ -227,6 +242,40 @@ run_tree() {
     [ "$status" -eq 1 ]
     [[ "$output" == *"model-125m "*"FAILED   0 of 10 steps"*"CUDA error 700"* ]]
     [[ "${lines[-1]}" == "gpu: 16 checks, 11 failed, 0 skipped" ]]
+}
+
+@test "the first ten minutes: every line in its order, and ten to send" {
+    make_tree
+    GPUS=4 run_tree
+    echo "# rehearsed in $SECONDS s" >&3
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"topology GPU0 X NV18"*"library-nccl"*"test_attention_cudnn "*"products "*"copy-rate "*"product-8192 "*"model-125m "*"model-1b "*"test_nccl "*"digest-zero3-1-auto "*"digest-zero1-4-auto "*"memory-zero3-4-auto "*"digest-shards-4 "*"digest-experts-4 "*"digest-sequences-4 "*"digest-fp8-4 "*"stopped-rank "*"---- send this ----"* ]]
+    [[ "$output" == *"copy-rate "*" FAILED   "*"HBM_SLOW"* ]]
+    [[ "$output" == *"product-8192 "*" ok       712.5 TFLOP/s, predicted 593 to 791, 712 expected"* ]]
+    [[ "$output" != *"test_kernels_"* && "$output" != *"model-350m"* && "$output" != *skipped\ * ]]
+    [ "$(grep -c -- --quick "$DIR/out/test_attention_cudnn.log" "$DIR/out/products.log" | grep -c ':1')" -eq 2 ]
+    sent=("${lines[@]: -11}")
+    for i in 1 2 3 4 5 6 7 8 9 10; do [[ "${sent[i - 1]}" == "$i "* ]]; done
+    [[ "${sent[5]}" == *"MFU 0.5, causal 0.4 of known, predicted 0.333 to 0.461, 0.391 expected" ]]
+    [[ "${sent[7]}" == *"all-gather of 256 MiB 350.0 GB/s; stopped rank: ok rank 1"* ]]
+    [[ "${sent[8]}" == "9 digests: 7 the same, 0 not; memory: 11 within the plan, 0 beyond" ]]
+    [[ "${sent[9]}" == *" 1 failed, 0 skipped; first copy-rate: "* ]]
+}
+
+@test "another driver's names, a GPU that nobody predicted, two nodes of Slurm" {
+    make_tree
+    stand_in bin/srun <<'END'
+while [[ $1 == --* ]]; do [[ $1 != --ntasks=* ]] || n=${1#*=}; shift; done
+FAR=1 exec "$(dirname "$0")/../tests/mpirun" "$n" "$@"
+END
+    OLD_DRIVER=throttle GPU_NAME=X1 SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 run_tree --srun
+    [[ "$output" == *"MFU 0.5, causal 0.4 of known, without a prediction"* ]]
+    [[ "$output" == *"throttled by 0x4 0x0"* ]]
+    [[ "$output" == *"digest-zero3-2-auto "*" ok "*"digest-experts-2 "*" ok "* ]]
+    [[ "$output" == *"stopped-rank "*" ok       rank 1"* ]]
+    [[ "$output" == *"1 GPUs on each of 2 nodes"* ]]
+    SLURM_JOB_NUM_NODES=2 run_tree --srun
+    [[ "$output" == *"ranks "*"skipped  --srun is for within a job of Slurm"* ]]
 }
 
 @test "a command line that makes no sense is refused" {

@@ -58,7 +58,7 @@ MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_again.o managed_memory
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
 # what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
 GPU_ONLY := $(B)/gpu/test_nccl $(if $(HAVE_CUDNN),$(B)/gpu/test_attention_cudnn)
-GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/products)
+GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/products $(B)/gpu/predict)
 # what tests/gpu does around a test is the same for each: three small ones show it
 GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/test_kernels_,activation update $(if $(HAVE_CXX),bf16))
 RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe_emu)

@@ -1,15 +1,24 @@
-/* predict [--shapes] [--documents] [--RATE=NUMBER ...] key=value ...: the time
- * of a training step on one GPU, op by op, from what the model and the replica
- * really enqueue for the settings; nothing is computed and no GPU is needed.
- * --documents: two in every sample. The defaults are an H200's. It ends with an
- * error where the step does not fit in its memory.
+/* predict [--shapes | --json] [--documents] [--gpu NAME] [--gpus N] [--RATE=NUMBER ...]
+ * [MODEL] key=value ...: the time of a training step on one GPU, op by op, from
+ * what the model and the replica really enqueue for the settings; nothing is
+ * computed and no GPU is needed. MODEL is a preset. --documents: two in every
+ * sample. --gpu: of tessera-plan's, an H200 otherwise; its rates follow from the
+ * H200's by what that table says of both. It ends with an error where the step
+ * does not fit in its memory.
+ *
+ * --json: one line with MFU, low, expected and high, to stand beside what is
+ * measured: shares of the rates, which are the best that
+ * users have measured (predict_ranges). --gpus: each of N has that batch, and what
+ * it exchanges is behind its step whole, by half or not at all.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/new.h"
 #include "src/comm/comm.h"
+#include "src/plan/plan_gpu.h"
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/settings/train_settings.h"
@@ -17,9 +26,29 @@
 #include "tests/gpu/predict_rate.h"
 
 #define OVERRIDES_MAX 64
-#define MEMORY_BYTES (139.0 * 1024 * 1024 * 1024)
+
+enum { LOW, EXPECTED, HIGH, RANGES };
+
+/* What of the rates is reached, and of the exchange is not hidden. */
+static const struct {
+    const char *name;
+    double gemm, attention, bandwidth, exposed;
+} predict_ranges[RANGES] = {
+    { "low", 0.76, 0.65, 0.55, 1.0 },
+    { "expected", 0.87, 0.8, 0.65, 0.5 },
+    { "high", 0.95, 1.0, 0.875, 0.0 },
+};
+
+#define LINK_SHARE 0.8 /* of a link's rate */
+
+struct options {
+    bool shapes, documents, json;
+    int gpus;
+    const struct plan_gpu *gpu, *h200;
+};
 
 struct step {
+    struct options options;
     struct train_settings settings;
     const struct kernels *kernels;
     struct comm *comm;
@@ -88,24 +117,72 @@ static enum err parse_rate(const char *option)
                    option);
 }
 
-static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
-                      struct train_settings *settings)
+/* The rates of another GPU, as far as its row goes. */
+static void scale_rates(const struct plan_gpu *gpu, const struct plan_gpu *h200)
 {
+    double gemm = gpu->bf16_flops * gpu->bf16_share /
+                  (h200->bf16_flops * h200->bf16_share);
+    double attention = gpu->attention_flops / h200->attention_flops;
+    rates.peak = gpu->bf16_flops;
+    rates.gemm *= gemm;
+    rates.attention_forward *= attention;
+    rates.attention_backward *= attention;
+    rates.own_forward *= gemm;
+    rates.own_backward *= gemm;
+    rates.bandwidth *= gpu->memory_bytes_per_s / h200->memory_bytes_per_s;
+}
+
+/* An option and what follows it; how many arguments those are. */
+static enum err parse_option(char **argv, struct options *o, int *used)
+{
+    const char *value = argv[1] != NULL ? argv[1] : "";
+    *used = 1;
+    if (strcmp(argv[0], "--shapes") == 0)
+        o->shapes = true;
+    else if (strcmp(argv[0], "--documents") == 0)
+        o->documents = true;
+    else if (strcmp(argv[0], "--json") == 0)
+        o->json = true;
+    else if (strcmp(argv[0], "--gpu") == 0) {
+        TRY(plan_gpu_find(value, &o->gpu));
+        scale_rates(o->gpu, o->h200);
+        *used = 2;
+    } else if (strcmp(argv[0], "--gpus") == 0) {
+        o->gpus = atoi(value);
+        if (o->gpus < 1)
+            return err_set(ERR_USAGE, "--gpus %s: give a number", value);
+        *used = 2;
+    } else {
+        TRY(parse_rate(argv[0]));
+    }
+    return ERR_OK;
+}
+
+static enum err parse(int argc, char **argv, struct step *step)
+{
+    struct train_settings *settings = &step->settings;
+    struct options *o = &step->options;
+    char preset[80];
     char data[] = "data.train=none", run[] = "run.dir=unused";
     char backend[] = "hardware.backend=cuda";
     char duration[] = "train.max_duration=1ba",
          batch[] = "train.global_batch=8";
     char *overrides[OVERRIDES_MAX] = { data, run, backend, duration, batch };
     int count = 5;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--shapes") == 0)
-            *shapes = true;
-        else if (strcmp(argv[i], "--documents") == 0)
-            *documents = true;
-        else if (argv[i][0] == '-')
-            TRY(parse_rate(argv[i]));
-        else if (count < OVERRIDES_MAX)
+    TRY(plan_gpu_find("h200", &o->h200));
+    o->gpu = o->h200;
+    o->gpus = 1;
+    for (int i = 1, used = 1; i < argc; i += used, used = 1) {
+        if (argv[i][0] == '-')
+            TRY(parse_option(argv + i, o, &used));
+        else if (count == OVERRIDES_MAX)
+            return err_set(ERR_USAGE, "%s: too many settings", argv[i]);
+        else if (strchr(argv[i], '=') != NULL)
             overrides[count++] = argv[i];
+        else {
+            snprintf(preset, sizeof preset, "model.preset=%s", argv[i]);
+            overrides[count++] = preset;
+        }
     }
     TRY(start_settings_load(NULL, overrides, count, settings));
     if (settings->model.experts > 0)
@@ -116,8 +193,9 @@ static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
 
 /* --- a step --- */
 
-static enum err make(struct step *step, bool documents)
+static enum err make(struct step *step)
 {
+    bool documents = step->options.documents;
     const struct train_settings *s = &step->settings;
     const struct model_config *config = &s->model;
     struct model_options options;
@@ -251,46 +329,112 @@ static void print_ops(const struct notebook *book, double all_s)
     }
 }
 
-static enum err report(struct step *step, bool shapes)
+static double step_flops(const struct step *step)
 {
     const struct train_settings *s = &step->settings;
-    const struct model_config *config = &s->model;
-    struct notebook *book = &step->book;
-    double device_s = 0.0, host_s = 0.0, launches = 0.0;
+    return (double)s->train.global_batch *
+           model_config_flops_per_sequence(&s->model, s->data.seq_len);
+}
+
+/* Of all ops, by the rates as they are now. */
+static double device_seconds(const struct notebook *book, double *launches)
+{
+    double device_s = 0.0;
+    *launches = 0.0;
     for (int i = 0; i < book->count; i++) {
         const struct note *n = &book->notes[i];
         device_s += note_seconds(n);
-        launches += (double)n->calls * n->launches;
+        *launches += (double)n->calls * n->launches;
     }
-    host_s = launches * rates.launch_s;
-    double all_s = device_s > host_s ? device_s : host_s;
-    double flops = (double)s->train.global_batch *
-                   model_config_flops_per_sequence(config, s->data.seq_len);
+    return device_s;
+}
+
+/* What a GPU receives of gradients (4 bytes) and weights (2), once a step, under
+ * zero2 and zero3 with each microbatch; zero3 has the weights twice. */
+static double exchange_seconds(const struct step *step)
+{
+    const struct train_settings *s = &step->settings;
+    const struct plan_gpu *gpu = step->options.gpu;
+    int strategy = (int)s->parallel.strategy;
+    double n = step->options.gpus, near = fmin(n, gpu->node_gpus);
+    double turns = strategy == REPLICA_ZERO2 || strategy == REPLICA_ZERO3
+                       ? replica_microsteps(step->replica)
+                       : 1;
+    double bytes = strategy == REPLICA_ZERO3 ? 8.0 * turns : 4.0 * turns + 2.0;
+    bytes *= (double)step->params->numel / LINK_SHARE;
+    return bytes * ((near - 1) / n / gpu->link_bytes_per_s +
+                    (n - near) / n / gpu->network_bytes_per_s);
+}
+
+/* MFU within each range, and the sheet's figures that all is a share of. */
+static void print_json(const struct step *step)
+{
+    const struct plan_gpu *gpu = step->options.gpu;
+    const struct predict_rates best = rates;
+    printf("{\"model\": \"%s\", \"gpu\": \"%s\", \"gpus\": %d, "
+           "\"peak_tflops\": %.1f, \"memory_gbps\": %.0f, \"mfu\": {",
+           model_preset_names[step->settings.model.preset], gpu->name,
+           step->options.gpus, gpu->bf16_flops * 1e-12,
+           gpu->memory_bytes_per_s * 1e-9);
+    for (int i = 0; i < RANGES; i++) {
+        double launches, attention = predict_ranges[i].attention;
+        rates.gemm = best.gemm * predict_ranges[i].gemm;
+        rates.attention_forward = best.attention_forward * attention;
+        rates.attention_backward = best.attention_backward * attention;
+        rates.own_forward = best.own_forward * attention;
+        rates.own_backward = best.own_backward * attention;
+        rates.bandwidth = best.bandwidth * predict_ranges[i].bandwidth;
+        double device_s = device_seconds(&step->book, &launches);
+        double seconds = fmax(device_s, launches * rates.launch_s) +
+                         predict_ranges[i].exposed * exchange_seconds(step);
+        printf("%s\"%s\": %.3f", i > 0 ? ", " : "", predict_ranges[i].name,
+               step_flops(step) / seconds / rates.peak);
+    }
+    rates = best;
+    printf("}}\n");
+}
+
+static void print_table(struct step *step)
+{
+    const struct train_settings *s = &step->settings;
+    struct notebook *book = &step->book;
+    double launches, device_s = device_seconds(book, &launches);
+    double host_s = launches * rates.launch_s, all_s = fmax(device_s, host_s);
+    double flops = step_flops(step);
     qsort(book->notes, (size_t)book->count, sizeof book->notes[0], by_time);
     printf("%8s %10s %10s %10s %6s\n", "calls", "TFLOP", "GB", "ms", "%");
-    (shapes ? print_shapes : print_ops)(book, all_s);
+    (step->options.shapes ? print_shapes : print_ops)(book, all_s);
     printf("step %.1f ms, device %.1f ms, host %.1f ms for %.0f kernels, "
            "%.0f tokens/s, MFU %.3f, memory %.1f GiB\n",
            all_s * 1e3, device_s * 1e3, host_s * 1e3, launches,
            (double)(s->train.global_batch * s->data.seq_len) / all_s,
            flops / all_s / rates.peak,
            (double)step->plan.total / 1024 / 1024 / 1024);
-    if ((double)step->plan.total > MEMORY_BYTES)
+}
+
+static enum err report(struct step *step)
+{
+    const struct plan_gpu *gpu = step->options.gpu;
+    if (step->options.json)
+        print_json(step);
+    else
+        print_table(step);
+    if (step->plan.total > (size_t)gpu->memory_bytes)
         return err_set(ERR_MEMORY,
-                       "that is more than an H200 has: lower train.microbatch");
+                       "that is more than %s has: lower train.microbatch",
+                       gpu == step->options.h200 ? "an H200" : gpu->name);
     return ERR_OK;
 }
 
 int main(int argc, char **argv)
 {
     enum err rc = ERR_OK;
-    bool shapes = false, documents = false;
     struct step *step = NULL;
     TRY_OUT(new_zeroed(&step, 1));
-    TRY_OUT(parse(argc, argv, &shapes, &documents, &step->settings));
-    TRY_OUT(make(step, documents));
+    TRY_OUT(parse(argc, argv, step));
+    TRY_OUT(make(step));
     TRY_OUT(run(step));
-    TRY_OUT(report(step, shapes));
+    TRY_OUT(report(step));
 out:
     if (rc != ERR_OK)
         fprintf(stderr, "predict: %s\n", err_text());

@@ -1,6 +1,6 @@
-/* products [--rehearse] | --describe: whether products have the numbers that they
+/* products [--rehearse | --quick] | --describe: whether products have the numbers that they
  * should, by every algorithm of cuBLASLt, beside our own tiled kernel, at the
- * shapes of models: a line for each shape. --describe says only which GPU there
+ * shapes of models: a line for each shape, or --quick for four of them. --describe says only which GPU there
  * is, and which libraries; --rehearse takes small shapes on the CPU, where there
  * is nothing to compare. What ops take of the time is told by train.profile, what
  * the GPU can do by tessera-health. Exit status 77: there is no GPU. */
@@ -28,6 +28,7 @@ struct bench {
     enum dtype dtype;      /* of tensors: bf16, on a CPU fp32 */
     int64_t shrink;        /* what widths are divided by: 1, in a rehearsal 8 */
     int64_t tokens;        /* of a step on one device */
+    size_t step;           /* of the list every so many */
     struct arena operands; /* sums of bf16 and fp32 of order 1 */
     struct arena scratch;
     int failed;
@@ -129,6 +130,8 @@ static const struct {
 #define LAYERS 5
 #define FORMS 3
 #define PRODUCTS (1 + MODELS * LAYERS * FORMS)
+/* Every so many are 8192^3 and one of each form, of three models and layers. */
+#define QUICK_STEP 25
 
 /* Y[rows, outputs] = X[rows, inputs] W^T, dX and dW, of which dW is fp32. */
 static struct product product_of(struct bench *b, enum gemm_form form,
@@ -288,14 +291,14 @@ static enum err compare_all(struct bench *b)
     if (b->table->memory->device && cuda_blas_shared() == NULL)
         TRY_OUT(err_set(ERR_UNSUPPORTED, "%s", cuda_blas_missing()));
     list_products(b, products);
-    for (size_t i = 0; i < PRODUCTS; i++) {
+    for (size_t i = 0; i < PRODUCTS; i += b->step) {
         size_t bytes = (size_t)(products[i].gemm.m * products[i].gemm.n) *
                        dtype_bytes(result_dtype(&products[i]));
         most = bytes > most ? bytes : most;
     }
     for (int i = 0; i < 2; i++)
         TRY_OUT(b->table->memory->host_create(most, &host[i]));
-    for (size_t i = 0; i < PRODUCTS; i++) {
+    for (size_t i = 0; i < PRODUCTS; i += b->step) {
         enum err found = compare(&products[i], host);
         b->failed += found != ERR_OK;
         if (found != ERR_OK)
@@ -319,10 +322,11 @@ static enum err describe(void)
     return ERR_OK;
 }
 
-static enum err bench(bool rehearse, int *failed)
+static enum err bench(bool rehearse, bool quick, int *failed)
 {
     struct bench bench;
     enum err rc = bench_create(rehearse, &bench);
+    bench.step = quick ? QUICK_STEP : 1;
     if (rc == ERR_OK)
         rc = compare_all(&bench);
     *failed = bench.failed;
@@ -334,14 +338,16 @@ int main(int argc, char **argv)
 {
     const char *option = argc > 1 ? argv[1] : "";
     bool rehearse = strcmp(option, "--rehearse") == 0;
+    bool quick = strcmp(option, "--quick") == 0;
     bool name = strcmp(option, "--describe") == 0;
     int failed = 0;
     log_init("products", -1, LOG_INFO);
-    if (argc > 2 || (argc == 2 && !rehearse && !name)) {
-        fprintf(stderr, "usage: products [--rehearse | --describe]\n");
+    if (argc > 2 || (argc == 2 && !rehearse && !quick && !name)) {
+        fprintf(stderr,
+                "usage: products [--rehearse | --quick | --describe]\n");
         return 64;
     }
-    enum err rc = name ? describe() : bench(rehearse, &failed);
+    enum err rc = name ? describe() : bench(rehearse, quick, &failed);
     if (rc == ERR_UNSUPPORTED)
         printf("# no GPU: %s\n", err_text());
     else if (rc != ERR_OK)

@@ -22,12 +22,32 @@ visible() {
     fi
 }
 
+# all_ranks: the most that there are GPUs for, on all nodes
+all_ranks() {
+    local n
+    n=$(gpu_counts | tail -n 1)
+    echo $((n * ${NODES:-1}))
+}
+
+# launch N: sets `launcher` and CUDA_VISIBLE_DEVICES for N ranks with a GPU each
+launch() {
+    launcher=()
+    CUDA_VISIBLE_DEVICES=$(visible $(($1 < GPUS ? $1 : GPUS)))
+    if [ -n "$SRUN" ] && [ "$1" -gt 1 ]; then
+        CUDA_VISIBLE_DEVICES=$(visible $(($1 / NODES)))
+        launcher=(srun --mpi=pmix --kill-on-bad-exit=1 --ntasks="$1" --ntasks-per-node=$(($1 / NODES)))
+    elif [ "$1" -gt 1 ]; then
+        launcher=("$ROOT/tests/mpirun" "$1")
+    fi
+    export CUDA_VISIBLE_DEVICES
+}
+
 # on_ranks NAME SECONDS N COMMAND ...: a check on N ranks with a GPU each
 on_ranks() {
-    local name=$1 limit=$2 n=$3 launcher=()
+    local name=$1 limit=$2 launcher CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}
+    launch "$3"
     shift 3
-    [ "$n" -eq 1 ] || launcher=("$ROOT/tests/mpirun" "$n")
-    CUDA_VISIBLE_DEVICES=$(visible "$n") check "$name" "$limit" "${launcher[@]}" "$@"
+    check "$name" "$limit" "${launcher[@]}" "$@"
 }
 
 # metric NAME KEY: the text of a key in the last line of NAME's metrics
@@ -75,45 +95,90 @@ five_steps() {
     on_ranks "train-$name" 300 "$n" "${command[@]}"
 }
 
+# strategy_test STRATEGY N GRAPHS [NAME key=value ...]: five steps, beside FIRST
+strategy_test() {
+    local strategy=$1 n=$2 graphs=$3 name=${4:-$1-$2-$3}
+    shift $(($# < 4 ? 3 : 4))
+    five_steps "$name" "$n" "parallel.strategy=$strategy" "hardware.graphs=$graphs" "$@" || return
+    FIRST=${FIRST:-$name}
+    [ "$FIRST" = "$name" ] || same_digest "$name" "$FIRST"
+    chosen "$name" "$n" "$FIRST"
+    [ "$graphs" = off ] || memory_of "$name"
+}
+
+# group_tests N: groups of half of the ranks (two of two ranks), whose exchanges are
+# between pairs: shards, experts, sequences in two chunks a rank; then fp8. Each
+# has the bits of one rank with the same settings.
+group_tests() {
+    local n=$1 degree=$(($1 < 4 ? $1 : $1 / 2)) whole=$FIRST
+    if [ "$n" -lt 2 ]; then
+        verdict groups skipped "it takes 2 GPUs, and $GPUS are visible"
+        return
+    fi
+    in_time "train-shards-$n" strategy_test zero3 "$n" auto "shards-$n" "parallel.shard_degree=$degree"
+    group_pair experts "$n" zero3 "parallel.expert_degree=$degree" model.preset=moe-tiny
+    group_pair sequences "$n" zero2 "parallel.sequence_degree=$degree" "parallel.sequence_chunks=$((2 * degree))"
+    group_pair fp8 "$n" zero3 parallel.prefetch=1 train.precision=fp8
+    FIRST=$whole
+}
+
+# group_pair NAME N STRATEGY SETTING [key=value ...]: on one rank, then on N, which
+# alone have SETTING
+group_pair() {
+    local name=$1 n=$2 strategy=$3 setting=$4
+    shift 4
+    FIRST=
+    in_time "train-$name-1" strategy_test "$strategy" 1 auto "$name-1" "$@"
+    [ -z "$FIRST" ] || in_time "train-$name-$n" strategy_test "$strategy" "$n" auto "$name-$n" "$setting" "$@"
+}
+
 # Five steps with every strategy on 1, 2, 4 and 8 GPUs, microbatches as graphs
 # and op by op: the same bits, by NCCL, with the same attention.
 digest_tests() {
-    local n strategy graphs name
+    local n strategy graphs
     FIRST=
-    for n in $(gpu_counts); do
+    for n in $( (gpu_counts && all_ranks) | sort -nu); do
         for strategy in ddp zero1 zero2 zero3; do
             for graphs in auto off; do
                 [[ $graphs = auto || $strategy = ddp || $strategy = zero1 ]] || continue
-                name=$strategy-$n-$graphs
-                five_steps "$name" "$n" "parallel.strategy=$strategy" "hardware.graphs=$graphs" || continue
-                FIRST=${FIRST:-$name}
-                [ "$FIRST" = "$name" ] || same_digest "$name" "$FIRST"
-                chosen "$name" "$n" "$FIRST"
-                [ "$graphs" = off ] || memory_of "$name"
+                strategy_test "$strategy" "$n" "$graphs"
             done
         done
+    done
+    group_tests "$(all_ranks)"
+}
+
+# ranks_of PID DIR: the processes of a run on this node, in the order of their numbers
+ranks_of() {
+    local pid
+    if [ -z "$SRUN" ]; then
+        pgrep -P "$1" -f tessera-train
+        return
+    fi
+    for pid in $(pgrep -x tessera-train); do
+        ! tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "run.dir=$2" || echo "$pid"
     done
 }
 
 # A rank that is stopped in the middle of a step is named by the other one, and
 # the run ends.
 stopped_rank_test() {
-    local command pid victim lines=0 end code=0
-    if [ "$GPUS" -lt 2 ]; then
+    local command pid victim lines=0 end code=0 launcher CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}
+    if [ "$(all_ranks)" -lt 2 ]; then
         verdict stopped-rank skipped "it takes 2 GPUs, and $GPUS are visible"
         return
     fi
+    launch 2
     train_command "$WORK/stopped" hardware.backend=cuda train.precision=bf16 train.max_duration=1000000ba \
         eval.interval=1000000ba checkpoint.interval=1000000ba train.global_batch=32 parallel.slots=8 parallel.timeout_s=10
-    CUDA_VISIBLE_DEVICES=$(visible 2) LD_LIBRARY_PATH=$LIBRARIES \
-        "$ROOT/tests/mpirun" 2 "${command[@]}" >"$OUT/stopped-rank.log" 2>&1 </dev/null &
+    LD_LIBRARY_PATH=$LIBRARIES "${launcher[@]}" "${command[@]}" >"$OUT/stopped-rank.log" 2>&1 </dev/null &
     pid=$!
-    end=$((SECONDS + 120))
+    end=$((SECONDS + $(limit_of 120)))
     while [ "$lines" -lt 3 ] && [ $SECONDS -lt $end ] && kill -0 $pid 2>/dev/null; do
         sleep 0.1
         lines=$(wc -l 2>/dev/null <"$WORK/stopped/metrics.jsonl" || echo 0)
     done
-    victim=$(pgrep -P $pid -f tessera-train | tail -n 1)
+    victim=$(ranks_of $pid "$WORK/stopped" | tail -n 1)
     if [ -z "$victim" ] || ! kill -STOP "$victim"; then
         verdict stopped-rank FAILED "there was no rank to stop after $lines steps, see stopped-rank.log: $(tail -n 1 "$OUT/stopped-rank.log" | cut -c 1-200)"
         kill $pid 2>/dev/null
@@ -139,14 +204,15 @@ stopped_rank_test() {
 
 # The real NCCL on all GPUs, and what it moves.
 nccl_tests() {
-    local n
-    n=$(gpu_counts | tail -n 1)
+    local n launcher CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}
+    n=$(all_ranks)
     if [ ! -x "$PROGRAMS/test_nccl" ]; then
         verdict test_nccl FAILED "this build has no test of NCCL"
-    elif [ "$GPUS" -lt 2 ]; then
+    elif [ "$n" -lt 2 ]; then
         verdict test_nccl skipped "NCCL refuses two ranks on one GPU, and $GPUS are visible"
     else
-        CUDA_VISIBLE_DEVICES=$(visible "$n") tap test_nccl 300 "$ROOT/tests/mpirun" "$n" "$PROGRAMS/test_nccl"
+        launch "$n"
+        tap test_nccl 300 "${launcher[@]}" "$PROGRAMS/test_nccl"
         sed -n 's/^# rate/    rate/p' "$OUT/test_nccl.log" | while read -r line; do say "    $line"; done
     fi
 }
@@ -178,12 +244,21 @@ has_mpirun() {
     mpirun --version 2>/dev/null | grep -q '^mpirun (Open MPI) 4\.'
 }
 
-ranks_tests() {
+# why_no_ranks: the reason, or nothing
+why_no_ranks() {
     local reason
     reason=$(why_no_training)
-    if [ -z "$reason" ] && ! has_mpirun; then
+    if [ -z "$reason" ] && [ -n "$SRUN" ] && [ -z "${SLURM_JOB_ID:-}" ]; then
+        reason="--srun is for within a job of Slurm (salloc, sbatch)"
+    elif [ -z "$reason" ] && [ -z "$SRUN" ] && ! has_mpirun; then
         reason="there is no mpirun of Open MPI 4"
     fi
+    echo "$reason"
+}
+
+ranks_tests() {
+    local reason
+    reason=$(why_no_ranks)
     if [ -n "$reason" ]; then
         verdict ranks skipped "$reason"
         return

@@ -66,7 +66,7 @@ same_digest() {
 # so many are in its metrics; sets `lines` to how many those are, and fails if it
 # ended by itself. Its output goes to train-killed-NAME.log
 kill_after() {
-    local want=$1 name=$2 pid end=$((SECONDS + 300))
+    local want=$1 name=$2 pid end=$((SECONDS + $(limit_of 300)))
     shift 2
     lines=0
     LD_LIBRARY_PATH=$LIBRARIES "$@" >"$OUT/train-killed-$name.log" 2>&1 </dev/null &
@@ -186,23 +186,25 @@ median() {
 
 # Ten steps of each, ended before a checkpoint: tokens in a second, MFU, and who
 # computes attention, since a figure of our own would say little about the rest.
+# models_tests [NAMES]: all, or these
 models_tests() {
-    local name settings seq text lines attention
+    local name settings seq text lines attention names=${1:-}
     if [ ! -x "$BIN/tessera-train" ] || [ ! -x "$BIN/tessera-data" ]; then
         verdict models skipped "tessera-train and tessera-data were not built"
         return
     fi
     : >"$WORK/model.cfg"
     while read -r name settings; do
+        [[ -z $names || " $names " == *" $name "* ]] || continue
         seq=$(sed -E 's/.*data\.seq_len=([0-9]+).*/\1/' <<<"$settings")
         if ! text=$(text_of "$seq"); then
             verdict "model-$name" FAILED "no text, see text-$seq.log: $(tail -n 1 "$OUT/text-$seq.log" | cut -c 1-200)"
             continue
         fi
-        # shellcheck disable=SC2086 # settings are words
+        # shellcheck disable=SC2046,SC2086 # settings are words
         if kill_after 10 "model-$name" "$BIN/tessera-train" "$WORK/model.cfg" "run.dir=$WORK/model-$name" "data.train=$text" \
             hardware.backend=cuda train.max_duration=1000000ba checkpoint.interval=0ba $settings; then
-            verdict "model-$name" ok "$(median "model-$name" step_ms) ms a step, $(median "model-$name" tokens_per_s) tokens/s, MFU $(median "model-$name" mfu), causal $(median "model-$name" mfu_causal) of $(metric "model-$name" peak_source)"
+            verdict "model-$name" ok "$(median "model-$name" step_ms) ms a step, $(median "model-$name" tokens_per_s) tokens/s, MFU $(median "model-$name" mfu), causal $(median "model-$name" mfu_causal) of $(metric "model-$name" peak_source), $(predicted $settings)"
         else
             verdict "model-$name" FAILED "$lines of 10 steps, see train-killed-model-$name.log: $(tail -n 1 "$OUT/train-killed-model-$name.log" | cut -c 1-200)"
             continue
