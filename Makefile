@@ -15,6 +15,9 @@ CXX       := g++
 OPT       ?= -O2 -g
 MPI       ?= auto
 CUDA      ?= auto
+# GPUs' machine code beside that of 80, whose PTX later ones' drivers compile at a first
+# start: 90a (H100, H200), or all, with Blackwell's (100: B200; 120: RTX PRO)
+CUDA_ARCHS ?= 90a
 V         ?= 0
 WERROR    ?= 0
 SAN       ?= 0
@@ -114,7 +117,7 @@ comma    := ,
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
+.PHONY: archs all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
     layers man reference format install uninstall clean tiny-data soak-ckpt soak-cluster storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node deb
 .DEFAULT_GOAL := all
 
@@ -129,7 +132,7 @@ endif
 # --- rules ----------------------------------------------------------------------
 # Objects that features change, and the list of all, are made anew where a feature is
 # another than at the last time: they stand in a file, which is written when they differ.
-FEATURES := MPI=$(WITH_MPI) CUDA=$(WITH_CUDA)$(if $(HAVE_CUDNN), cuDNN) $(CODECS)
+FEATURES := MPI=$(WITH_MPI) CUDA=$(WITH_CUDA)$(if $(HAVE_CUDNN), cuDNN) $(CUDA_ARCHS) $(CODECS)
 FEATURED := $(addprefix $(B)/,kernels/kernels.% kernels/cuda/% healthcheck/% src/comm/% src/data/codec/%)
 $(shell [ ! -e $(B)/features ] || grep -qxF '$(FEATURES)' $(B)/features || echo '$(FEATURES)' > $(B)/features)
 $(B)/features:
@@ -167,15 +170,19 @@ $(B)/healthcheck/health_run.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALT
 
 # Without contraction, as in C: a fused multiply-add happens where it is written.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
-    -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
-    -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
+    -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 
+CUDA_EVERY := 80 90a 100 120
+override CUDA_ARCHS := $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EVERY),80 $(filter-out 80,$(CUDA_ARCHS)))
+GENCODE = -gencode 'arch=compute_80,code=[compute_80,sm_80]' \
+    $(foreach a,$(filter-out 80,$(CUDA_ARCHS)),-gencode arch=compute_$(a),code=sm_$(a))
 $(B)/%.o: %.cu
 	@mkdir -p $(@D)
 	@echo "  NVCC  $<"
-	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC) -I. $(NVCCFLAGS) $(GENCODE) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
 $(CUDA_C): CPPFLAGS += -isystem $(CUDA_ROOT)/include $(if $(HAVE_CUDNN),-DKERNELS_CUDNN)
+$(B)/kernels/cuda/cuda_table.o: CPPFLAGS += -DCUDA_ARCHS='"$(subst $() ,+,$(CUDA_ARCHS:%=sm_%))"'
 
 $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"

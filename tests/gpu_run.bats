@@ -278,6 +278,16 @@ END
     [[ "$output" == *"ranks "*"skipped  --srun is for within a job of Slurm"* ]]
 }
 
+@test "make archs: a spill that is not listed is an error" {
+    printf '%s\n' "Compiling entry function '_Z13cross_entropyIfEvlf6targetPT_PKibPf' for 'sm_120'" \
+        '8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads' 'Used 40 registers, used 1 barriers' >"$DIR/a.120.txt"
+    echo 'cross_entropy<float> 120 12' >"$DIR/list"
+    run -0 tests/registers "$DIR/list" "$DIR/a.120.txt"
+    [[ $output == *'| cross_entropy<float> | 40 (8/4) |'*'1 kernels, 0 wrong' ]]
+    run -1 tests/registers /dev/null "$DIR/a.120.txt"
+    [[ $output == 'spills, and /dev/null has nothing: cross_entropy<float> 120 12'* ]]
+}
+
 @test "a command line that makes no sense is refused" {
     run tests/gpu/run --fast
     [ "$status" -eq 64 ]

@@ -1,6 +1,10 @@
 /* The device layer. Where there is no GPU every entry says so, in words that
  * help, and leaves nothing behind; where there is one it is used. */
 #include "kernels/cuda/device/cuda_device.h"
+
+#include <stdlib.h>
+
+#include "src/base/timeline.h"
 #include "tests/tap.h"
 
 struct error_case {
@@ -16,7 +20,7 @@ static void check_errors(void)
         { 34, ERR_UNSUPPORTED, "driver 580 or newer" },
         { 35, ERR_UNSUPPORTED, "cudaErrorInsufficientDriver" },
         { 100, ERR_UNSUPPORTED, "--gpus-per-node" },
-        { 209, ERR_UNSUPPORTED, "8.x and 9.0" },
+        { 209, ERR_UNSUPPORTED, "no PTX for it" },
         { 2, ERR_MEMORY, "asking for 4096 bytes: CUDA error 2" },
         { 46, ERR_IO, "another process" },
         { 214, ERR_IO, "drain the node" },
@@ -91,6 +95,16 @@ static void check_peak(void)
         { "NVIDIA H200", 9, 132, 0, false, false, 989, 990, "table" },
         { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, false, 311, 313, "table" },
         { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, true, 0, 0, "table" },
+        { "NVIDIA B200", 10, 148, 0, false, false, 2249, 2251, "table" },
+        { "NVIDIA GB200", 10, 152, 0, false, true, 4999, 5001, "table" },
+        { "NVIDIA B300 SXM6 AC", 10, 160, 0, false, false, 2249, 2251,
+          "table" },
+        { "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 12, 188, 0,
+          false, false, 439, 441, "table" },
+        { "NVIDIA RTX PRO 6000 Blackwell Server Edition", 12, 188, 0, true,
+          false, 124, 126, "table" },
+        { "another", 10, 148, 1.86e9, false, false, 2240, 2270, "clock" },
+        { "another", 12, 188, 2.6e9, true, false, 120, 130, "clock" },
         { "another", 9, 132, 1.83e9, false, false, 980, 1000, "clock" },
         { "another", 8, 108, 1.41e9, true, false, 19, 20, "clock" },
         { "another", 7, 80, 1.5e9, false, false, 0, 0, "clock" },
@@ -248,8 +262,33 @@ out:
     cuda_memory.host_destroy(&host);
 }
 
+/* What is set for CUDA before its first call, and what a profiler asks for. */
+static void check_surroundings(void)
+{
+    int count;
+    setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+    (void)cuda_device_count(&count);
+    bool kept = strcmp(getenv("CUDA_MODULE_LOADING"), "LAZY") == 0;
+    unsetenv("CUDA_MODULE_LOADING");
+    (void)cuda_device_count(&count);
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    tap_ok(kept && loading != NULL && strcmp(loading, "EAGER") == 0,
+           "kernels are loaded at the start, unless the user says otherwise");
+    unsetenv("NVTX_INJECTION64_PATH");
+    cuda_nvtx_start();
+    bool quiet = timeline_marks == NULL;
+    setenv("NVTX_INJECTION64_PATH", "/nowhere/libToolsInjection64.so", 1);
+    cuda_nvtx_start();
+    tap_ok(quiet && timeline_marks != NULL,
+           "spans are ranges where a profiler has started the program");
+    timeline_marks->begin("step");
+    timeline_marks->end();
+    timeline_marks = NULL;
+}
+
 int main(void)
 {
+    check_surroundings();
     check_errors();
     check_choice();
     check_describe();

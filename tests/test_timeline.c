@@ -50,6 +50,34 @@ static void step(struct timeline *timeline)
     timeline_end(&outer, NULL);
 }
 
+static int marks_open, marks_begun;
+static char marks_first[32];
+
+static void mark_begin(const char *name)
+{
+    if (marks_begun++ == 0)
+        snprintf(marks_first, sizeof marks_first, "%s", name);
+    marks_open++;
+}
+
+static void mark_end(void)
+{
+    marks_open--;
+}
+
+/* Ops have no name of their own, so a step has its own and its microbatches'. */
+static void test_marks(void)
+{
+    static const struct timeline_marks marks = { mark_begin, mark_end };
+    timeline_marks = &marks;
+    step(NULL);
+    timeline_marks = NULL;
+    step(NULL);
+    tap_ok(marks_open == 0 && marks_begun == 3 &&
+               strcmp(marks_first, "step") == 0,
+           "who looks on hears of named spans, without a timeline");
+}
+
 static void test_nesting(void)
 {
     struct timeline *timeline = make(ROOM);
@@ -252,6 +280,7 @@ static void test_here(void)
 
 int main(void)
 {
+    test_marks();
     test_nesting();
     test_absorbs();
     test_lanes();

@@ -227,6 +227,19 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
 
 ifeq ($(MISSING_BUILD),)
+# each kernel once for each kind of GPU, warnings are errors
+PTXAS := $(foreach a,$(CUDA_EVERY),$(CUDA_SRC:kernels/cuda/%.cu=$(B)/archs/%.$(a).txt))
+define arch
+$(B)/archs/%.$(1).txt: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/device/*.h)
+	@mkdir -p $$(@D)
+	@echo "  NVCC  $$< (sm_$(1))"
+	$$(Q)$(NVCC) -I. $$(NVCCFLAGS) -Werror all-warnings -Xptxas -v -arch=sm_$(1) -cubin $$< -o $$@.cubin >$$@ 2>&1 || { cat $$@; exit 1; }
+endef
+$(foreach a,$(CUDA_EVERY),$(eval $(call arch,$(a))))
+
+archs: $(PTXAS) ## registers and spills of the CUDA kernels for all kinds of GPUs (ALL=1: each)
+	@tests/registers tests/registers.spills $(PTXAS)
+
 gpu: $(GPU) ## tests for a machine with a GPU: tests/gpu/run
 
 tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(B)/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH) $(REFERENCE)

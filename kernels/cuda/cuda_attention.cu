@@ -204,8 +204,8 @@ CUDA_DEVICE void add_keys(
 /* The last queries, which have the most keys, come first: that balances better.
  */
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads,
-                                         cuda_tile<T>::resident)
+static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
+                                     cuda_tile<T>::resident)
     attention_forward(struct cuda_pair pair, const T *q, const T *kv, T *out,
                       float *lse)
 {

@@ -105,8 +105,8 @@ CUDA_DEVICE void load_keys(const struct cuda_pair &pair,
 }
 
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads,
-                                         cuda_tile<T>::resident)
+static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
+                                     cuda_tile<T>::resident)
     attention_dq(struct cuda_pair pair, const T *q, const T *kv,
                  const float *lse, const float *delta, const T *dout, T *dq)
 {
@@ -250,8 +250,8 @@ CUDA_DEVICE void walk_queries(const struct cuda_pair &pair, const int32_t *ids,
 }
 
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads,
-                                         cuda_tile<T>::resident)
+static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
+                                     cuda_tile<T>::resident)
     attention_dkv(struct cuda_pair pair, const T *q, const T *kv,
                   const float *lse, const float *delta, const T *dout, T *dkv)
 {

@@ -107,7 +107,7 @@ template <class T> CUDA_DEVICE void row_zero(int64_t vocab, T *x)
 }
 
 template <class T>
-static __global__ void __launch_bounds__(THREADS_MAX, 2)
+static __global__ void CUDA_RESIDENT(THREADS_MAX, 2)
     cross_entropy(int64_t vocab, float scale, struct target target, T *logits,
                   const int32_t *labels, bool gradient, float *losses)
 {

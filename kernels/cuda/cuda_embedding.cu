@@ -134,7 +134,7 @@ CUDA_DEVICE void add_hits(struct hits hits, bool whole, int64_t d, int64_t left,
 }
 
 template <class T>
-static __global__ void __launch_bounds__(CUDA_THREADS, 4)
+static __global__ void CUDA_RESIDENT(CUDA_THREADS, 4)
     tokens_backward(int64_t n, int64_t d, const int32_t *tokens, const T *dout,
                     float *dwte)
 {

@@ -15,7 +15,7 @@ static __global__ void gemm_tiles(struct gemm g)
 }
 
 template <enum gemm_form FORM, class C>
-static __global__ void __launch_bounds__(CUDA_GEMM_MMA_THREADS, 2)
+static __global__ void CUDA_RESIDENT(CUDA_GEMM_MMA_THREADS, 2)
     gemm_mma_tiles(struct gemm g)
 {
     typedef struct cuda_gemm_mma_shared<FORM> arrays;

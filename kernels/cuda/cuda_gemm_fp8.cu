@@ -51,7 +51,7 @@ CUDA_DEVICE void widen(struct cuda_fp8_kind kind, struct cuda_bf16 *tile)
  * serves both stages: who fetches into a stage has passed the barrier that all
  * passed who multiplied from it. */
 template <class C>
-static __global__ void __launch_bounds__(CUDA_GEMM_MMA_THREADS, 2)
+static __global__ void CUDA_RESIDENT(CUDA_GEMM_MMA_THREADS, 2)
     gemm_fp8_tiles(struct gemm_fp8 g, struct cuda_fp8_kind a_kind,
                    struct cuda_fp8_kind b_kind)
 {

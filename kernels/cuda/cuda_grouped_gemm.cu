@@ -68,7 +68,7 @@ struct tile_cores {
     }
 };
 
-static __global__ void __launch_bounds__(CUDA_TILE_THREADS, 3)
+static __global__ void CUDA_RESIDENT(CUDA_TILE_THREADS, 3)
     grouped_tiles(struct grouped_gemm g)
 {
     CUDA_SHARED(float, shared);
@@ -86,7 +86,7 @@ template <enum gemm_form FORM, class C> struct tile_mma {
 };
 
 template <enum gemm_form FORM, class C>
-static __global__ void __launch_bounds__(CUDA_GEMM_MMA_THREADS, 2)
+static __global__ void CUDA_RESIDENT(CUDA_GEMM_MMA_THREADS, 2)
     grouped_mma_tiles(struct grouped_gemm g)
 {
     typedef struct cuda_gemm_mma_shared<FORM> arrays;

@@ -26,6 +26,21 @@
 
 #define CUDA_DEVICE static inline __device__
 
+/* Bounds of a kernel: threads of a block, and for how many blocks on a
+ * multiprocessor it keeps its registers few. ptxas refuses more than it holds:
+ * 1,536 threads on 8.6 to 8.9 and from 11.0 on, 2,048 elsewhere. */
+#if defined(__CUDA_ARCH__) &&                                                  \
+    (__CUDA_ARCH__ / 10 * 10 != 800 && __CUDA_ARCH__ < 900 ||                  \
+     __CUDA_ARCH__ >= 1100)
+#define CUDA_RESIDENT_THREADS 1536
+#else
+#define CUDA_RESIDENT_THREADS 2048
+#endif
+#define CUDA_RESIDENT(threads, blocks)                                         \
+    __launch_bounds__(threads, (threads) * (blocks) > CUDA_RESIDENT_THREADS    \
+                                   ? CUDA_RESIDENT_THREADS / (threads)         \
+                                   : (blocks))
+
 /* Threads of a warp, and the most that our blocks have. */
 #define CUDA_WARP 32
 #define CUDA_THREADS 256

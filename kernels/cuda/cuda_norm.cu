@@ -70,8 +70,8 @@ CUDA_DEVICE void group_add(const struct norm &norm, struct member m, const T *a,
 /* y is written after the team's last sum, so it may be x. */
 template <class T, int N>
 static __global__ void
-__launch_bounds__(CUDA_THREADS,
-                  N *cuda_lanes<T>::count > 16 ? (sizeof(T) == 2 ? 3 : 1) : 4)
+CUDA_RESIDENT(CUDA_THREADS,
+              N *cuda_lanes<T>::count > 16 ? (sizeof(T) == 2 ? 3 : 1) : 4)
     norm_forward(struct norm norm, struct teams teams, const T *a, float scale,
                  const T *b, T *x, const T *gamma, const T *beta, T *y,
                  float *mean, float *rstd)

@@ -166,7 +166,7 @@ CUDA_DEVICE void hold_group(const struct norm &norm, struct member m,
 /* A team sums where there is room: in shared memory, or in its row of scratch.
  * A group comes while the one before is computed. */
 template <class T>
-static __global__ void __launch_bounds__(CUDA_THREADS, 2)
+static __global__ void CUDA_RESIDENT(CUDA_THREADS, 2)
     norm_backward(struct backward b, const T *dy, const T *x, const T *gamma,
                   const float *mean, const float *rstd, T *dx, float *partial)
 {

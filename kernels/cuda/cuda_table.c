@@ -22,7 +22,7 @@
 extern const struct kernel_memory cuda_emulator_memory;
 #else
 #define TABLE cuda_table
-#define KERNEL_SET "sm_80+sm_90a"
+#define KERNEL_SET CUDA_ARCHS /* of the Makefile, "sm_80+sm_90a" */
 /* The own kernels' attention or cuDNN's. */
 #define cuda_attention_forward cuda_choice_attention_forward
 #define cuda_attention_backward cuda_choice_attention_backward

@@ -19,6 +19,7 @@
 #define TIMELINE_NAME(NAME, name, place, about) name,
 
 _Thread_local struct timeline_here *timeline_here;
+const struct timeline_marks *timeline_marks;
 const char *const timeline_names[TIMELINE_KINDS_OWN] = { TIMELINE_KINDS(
     TIMELINE_NAME) };
 

@@ -121,10 +121,19 @@ struct timeline_here {
 extern _Thread_local struct timeline_here *timeline_here; /* NULL: none */
 extern const char *const timeline_names[TIMELINE_KINDS_OWN];
 
+/* Who looks on from outside, as Nsight does, hears of the spans with a name as they
+ * begin and end, on their threads. NULL: nobody does. Set before other threads are. */
+struct timeline_marks {
+    void (*begin)(const char *name);
+    void (*end)(void);
+};
+extern const struct timeline_marks *timeline_marks;
+
 /* An open span, on its thread's stack. */
 struct timeline_span {
     struct timeline *timeline; /* NULL: none is on */
     int depth;
+    bool marked;
     unsigned start;
     int kind, outer_absorbing;
     int64_t begin_ns, outer_ns;
@@ -187,6 +196,9 @@ static inline void timeline_begin_named(struct timeline *timeline,
 {
     int depth = timeline_enter(name);
     span->timeline = NULL;
+    span->marked = timeline_marks != NULL && name != NULL;
+    if (span->marked)
+        timeline_marks->begin(name);
     if (timeline_on(timeline))
         timeline_open(timeline, span, kind);
     span->depth = depth;
@@ -204,6 +216,8 @@ static inline void timeline_end(struct timeline_span *span,
                                 const struct timeline_detail *detail)
 {
     timeline_leave(span->depth);
+    if (span->marked)
+        timeline_marks->end();
     if (span->timeline != NULL)
         timeline_close(span, detail);
 }

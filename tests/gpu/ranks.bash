@@ -87,11 +87,13 @@ memory_of() {
 
 # five_steps NAME N [key=value ...]: with the algorithms that the first run chose
 five_steps() {
-    local command name=$1 n=$2
+    local command name=$1 n=$2 slots
     shift 2
+    slots=$(all_ranks)
+    slots=$((slots > 8 ? slots : 8))
     [ -z "$FIRST" ] || same_choices "$name" "$FIRST"
     train_command "$WORK/$name" hardware.backend=cuda train.precision=bf16 model.attn_uses_sequence_id=false \
-        train.max_duration=5ba eval.interval=5ba train.global_batch=32 parallel.slots=8 log.level=info "$@"
+        train.max_duration=5ba eval.interval=5ba train.global_batch=$((4 * slots)) parallel.slots=$slots log.level=info "$@"
     on_ranks "train-$name" 300 "$n" "${command[@]}"
 }
 
@@ -106,15 +108,17 @@ strategy_test() {
     [ "$graphs" = off ] || memory_of "$name"
 }
 
-# group_tests N: groups of half of the ranks (two of two ranks), whose exchanges are
-# between pairs: shards, experts, sequences in two chunks a rank; then fp8. Each
+# group_tests N: groups of half of the ranks (of both of two), a power of two and at most
+# the 8 experts, whose exchanges are between pairs: shards, experts, sequences in two chunks a rank; then fp8. Each
 # has the bits of one rank with the same settings.
 group_tests() {
-    local n=$1 degree=$(($1 < 4 ? $1 : $1 / 2)) whole=$FIRST
+    local n=$1 degree=$(($1 & -$1)) whole=$FIRST
     if [ "$n" -lt 2 ]; then
         verdict groups skipped "it takes 2 GPUs, and $GPUS are visible"
         return
     fi
+    [ "$degree" -lt "$n" ] || [ "$n" -eq 2 ] || degree=$((degree / 2))
+    degree=$((degree < 8 ? degree : 8))
     in_time "train-shards-$n" strategy_test zero3 "$n" auto "shards-$n" "parallel.shard_degree=$degree"
     group_pair experts "$n" zero3 "parallel.expert_degree=$degree" model.preset=moe-tiny
     group_pair sequences "$n" zero2 "parallel.sequence_degree=$degree" "parallel.sequence_chunks=$((2 * degree))"
@@ -137,7 +141,7 @@ group_pair() {
 digest_tests() {
     local n strategy graphs
     FIRST=
-    for n in $( (gpu_counts && all_ranks) | sort -nu); do
+    for n in $({ [ -z "$SRUN" ] && gpu_counts || echo 1; all_ranks; } | sort -nu); do
         for strategy in ddp zero1 zero2 zero3; do
             for graphs in auto off; do
                 [[ $graphs = auto || $strategy = ddp || $strategy = zero1 ]] || continue
@@ -168,7 +172,7 @@ stopped_rank_test() {
         verdict stopped-rank skipped "it takes 2 GPUs, and $GPUS are visible"
         return
     fi
-    launch 2
+    launch $((${NODES:-0} > 2 ? NODES : 2))
     train_command "$WORK/stopped" hardware.backend=cuda train.precision=bf16 train.max_duration=1000000ba \
         eval.interval=1000000ba checkpoint.interval=1000000ba train.global_batch=32 parallel.slots=8 parallel.timeout_s=10
     LD_LIBRARY_PATH=$LIBRARIES "${launcher[@]}" "${command[@]}" >"$OUT/stopped-rank.log" 2>&1 </dev/null &

@@ -12,8 +12,10 @@
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct advice {
@@ -37,7 +39,7 @@ static const struct advice advices[] = {
       "ask Slurm for GPUs (--gpus-per-node), see CUDA_VISIBLE_DEVICES, or use "
       "cpu" },
     { cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED,
-      "the kernels are for compute capability 8.x and 9.0; use cpu" },
+      "this build has no machine code and no PTX for it; use cpu" },
     { cudaErrorMemoryAllocation, ERR_MEMORY,
       "shorten the micro-batch, use more ranks, or see who else is on the GPU "
       "(nvidia-smi)" },
@@ -80,8 +82,12 @@ enum err cuda_device_error(int code, const char *format, ...)
                    cudaGetErrorString((cudaError_t)code), todo);
 }
 
+/* The first call of CUDA's in a process. Kernels that are loaded at their first launch
+ * may have to wait for the device, where one of NCCL's may wait for a peer: beyond
+ * all deadlines. So all are loaded at the start, unless the user says otherwise. */
 enum err cuda_device_count(int *count)
 {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     cudaError_t code = cudaGetDeviceCount(count);
     if (code == cudaSuccess && *count == 0)
         code = cudaErrorNoDevice;
@@ -92,7 +98,8 @@ enum err cuda_device_count(int *count)
 
 /* The first device counts: the GPUs of a node are of one kind. Machine code for
  * 8.0 runs on all of 8.x; that for 9.0a, which has instructions of Hopper's
- * alone, runs on 9.0 and nowhere else. */
+ * alone, runs on 9.0 and nowhere else. On later ones, of which a build may have
+ * the code (CUDA_ARCHS), the driver compiles the PTX of 8.0. */
 enum err cuda_device_check(void)
 {
     enum err rc = ERR_OK;
@@ -104,10 +111,10 @@ enum err cuda_device_check(void)
     TRY_OUT(cuda_device_error(
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
         "asking GPU 0 for its capability"));
-    if (major != 8 && (major != 9 || minor != 0))
+    if (major < 8)
         rc = err_set(ERR_UNSUPPORTED,
                      "the GPU has compute capability %d.%d, the kernels are "
-                     "for 8.x and 9.0; use cpu",
+                     "for 8.0 and later; use cpu",
                      major, minor);
 out:
     return rc == ERR_OK ? rc : err_prefix(rc, "backend 'cuda': no GPU here");
@@ -135,6 +142,7 @@ enum err cuda_device_use(int local_rank, int *device)
     TRY(cuda_device_choose(local_rank, count, &chosen));
     TRY(cuda_device_error(cudaSetDevice(chosen), "using GPU %d", chosen));
     *device = chosen;
+    cuda_nvtx_start();
     return ERR_OK;
 }
 
@@ -191,6 +199,12 @@ static const struct {
     { "H200 NVL", 132, 60e12, 835.5e12, 1670.5e12 },
     { "H200", 132, 66.9e12, 989.4e12, 1978.9e12 },
     { "A100", 108, 19.5e12, 312e12, 0 },
+    { "GB200", 152, 80e12, 2500e12, 5000e12 },
+    { "GB300", 152, 80e12, 2500e12, 5000e12 },
+    { "B200", 148, 75e12, 2250e12, 4500e12 },
+    { "B300", 148, 75e12, 2250e12, 4500e12 },
+    { "RTX PRO 6000 Blackwell Max-Q", 188, 110e12, 440e12, 880e12 },
+    { "RTX PRO 6000", 188, 125e12, 504e12, 1008e12 },
 };
 
 /* What a multiprocessor does in a cycle, a fused multiply-add counted as two
@@ -199,10 +213,10 @@ static const struct {
     int major, minor;
     double fp32, bf16, fp8;
 } kinds[] = {
-    { 8, 0, 128, 2048, 0 },
-    { 8, 6, 256, 1024, 0 },
-    { 8, 9, 256, 1024, 2048 },
-    { 9, 0, 256, 4096, 8192 },
+    { 8, 0, 128, 2048, 0 },      { 8, 6, 256, 1024, 0 },
+    { 8, 9, 256, 1024, 2048 },   { 9, 0, 256, 4096, 8192 },
+    { 10, 0, 256, 8192, 16384 }, { 10, 3, 256, 8192, 16384 },
+    { 12, 0, 256, 1024, 2048 },
 };
 
 double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
@@ -212,7 +226,7 @@ double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
     *source = "table";
     for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++)
         if (strstr(info->name, sheets[i].name) != NULL)
-            return count / sheets[i].multiprocessors *
+            return fmin(1.0, count / sheets[i].multiprocessors) *
                    (fp8    ? sheets[i].fp8
                     : fp32 ? sheets[i].fp32
                            : sheets[i].bf16);

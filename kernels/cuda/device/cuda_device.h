@@ -44,6 +44,9 @@ struct cuda_device_info {
     size_t bytes_total, bytes_free;
 };
 
+/* From now on spans are NVTX ranges, where a profiler has started the program. */
+void cuda_nvtx_start(void);
+
 /* What the device is that the thread uses. */
 enum err cuda_device_info(struct cuda_device_info *info);
 
