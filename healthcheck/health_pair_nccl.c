@@ -3,7 +3,6 @@
  * begins, in time that is not counted, and destroyed at the end of its round. NCCL
  * never blocks here: it is looked at until a deadline, and then aborted. */
 #include <assert.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "healthcheck/health_pair_impl.h"
@@ -85,10 +84,8 @@ static enum err nccl_join(struct pair_bench *bench, int peer,
 {
     struct pair_joined *joined = bench->nccl->joined;
     struct comm_nccl_id id = { { 0 } };
-    struct comm_nccl_config config = { .bytes = sizeof config,
-                                       .magic = COMM_NCCL_CONFIG_MAGIC,
-                                       .version = COMM_NCCL_CONFIG_VERSION,
-                                       .unset = INT_MIN };
+    struct comm_nccl_config config;
+    comm_nccl_library_config(bench->options->nccl, &config);
     while (joined != NULL && joined->peer != peer)
         joined = joined->next;
     *out = joined;

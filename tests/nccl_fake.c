@@ -50,7 +50,8 @@ static int fake_init(void **comm, int ranks, struct comm_nccl_id id, int rank,
     }
     if (strcmp(id.bytes, "fake") != 0 || ranks != comm_size(nccl_fake.comm) ||
         rank != comm_rank(nccl_fake.comm) || config->bytes != sizeof *config ||
-        config->blocking != 0 || config->unset != INT_MIN)
+        config->blocking != 0 || config->ctas_max != COMM_NCCL_CTAS ||
+        config->ctas_min != INT_MIN || config->net_name != NULL)
         return COMM_NCCL_INVALID_ARGUMENT;
     if (nccl_fake.start_result != COMM_NCCL_SUCCESS)
         return nccl_fake.start_result;

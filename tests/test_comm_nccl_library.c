@@ -3,6 +3,7 @@
 #include "src/comm/comm_nccl_library.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
 #include "tests/tap.h"
 
@@ -31,6 +32,16 @@ SAME(offsetof(struct comm_nccl_config, version),
      offsetof(ncclConfig_t, version));
 SAME(offsetof(struct comm_nccl_config, blocking),
      offsetof(ncclConfig_t, blocking));
+SAME(offsetof(struct comm_nccl_config, cga_cluster),
+     offsetof(ncclConfig_t, cgaClusterSize));
+SAME(offsetof(struct comm_nccl_config, ctas_min),
+     offsetof(ncclConfig_t, minCTAs));
+SAME(offsetof(struct comm_nccl_config, ctas_max),
+     offsetof(ncclConfig_t, maxCTAs));
+SAME(offsetof(struct comm_nccl_config, net_name),
+     offsetof(ncclConfig_t, netName));
+SAME(offsetof(struct comm_nccl_config, split_share),
+     offsetof(ncclConfig_t, splitShare));
 
 /* Their prototypes, with our types in place of theirs. */
 #define IS(symbol, type)                                                       \
@@ -70,6 +81,39 @@ static void test_header(void)
     tap_skip("there is no nccl.h here");
 }
 #endif
+
+static int fake_version;
+
+static int version_of(int *version)
+{
+    *version = fake_version;
+    return COMM_NCCL_SUCCESS;
+}
+
+/* 2.14 knew 24 bytes, and has its limit by the environment. */
+static void test_config(void)
+{
+    static const struct comm_nccl_library library = { .version = version_of };
+    struct comm_nccl_config config;
+    unsetenv("NCCL_MAX_NCHANNELS");
+    fake_version = 21700;
+    comm_nccl_library_config(&library, &config);
+    tap_ok(config.bytes == sizeof config && config.version == 21700 &&
+               config.ctas_max == COMM_NCCL_CTAS && config.blocking == 0 &&
+               getenv("NCCL_MAX_NCHANNELS") == NULL,
+           "2.17 is asked for %d CTAs at most", COMM_NCCL_CTAS);
+    fake_version = 21601;
+    comm_nccl_library_config(&library, &config);
+    const char *limit = getenv("NCCL_MAX_NCHANNELS");
+    tap_ok(config.bytes == 24 && config.version == 21400 &&
+               config.cga_cluster == INT_MIN && limit != NULL &&
+               atoi(limit) == COMM_NCCL_CTAS,
+           "2.16 by its environment, with 2.14's configuration");
+    setenv("NCCL_MAX_NCHANNELS", "32", 1);
+    comm_nccl_library_config(&library, &config);
+    tap_is_str(getenv("NCCL_MAX_NCHANNELS"), "32",
+               "unless the user has said otherwise");
+}
 
 static const char *error_text(int result)
 {
@@ -144,6 +188,7 @@ static void test_library(void)
 int main(void)
 {
     test_header();
+    test_config();
     test_errors();
     test_library();
     return tap_done();

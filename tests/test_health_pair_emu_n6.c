@@ -4,8 +4,6 @@
 #define CUDA_EMULATED
 #include "healthcheck/health_pair.h"
 
-#include <limits.h>
-
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/probe_fixture.h"
@@ -65,7 +63,8 @@ static int fake_init(void **out, int ranks, struct comm_nccl_id id, int rank,
 {
     struct fake_comm *comm;
     fake.misused |= ranks != 2 || config->blocking != 0 ||
-                    config->bytes != sizeof *config || config->unset != INT_MIN;
+                    config->bytes != sizeof *config ||
+                    config->ctas_max != COMM_NCCL_CTAS;
     comm = calloc(1, sizeof *comm);
     *out = comm;
     fake.alive++;
@@ -137,7 +136,14 @@ static const char *fake_last(void *comm)
     return "";
 }
 
+static int fake_version(int *version)
+{
+    *version = 22809;
+    return COMM_NCCL_SUCCESS;
+}
+
 static const struct comm_nccl_library fake_library = {
+    .version = fake_version,
     .unique_id = fake_id,
     .init = fake_init,
     .finalize = fake_finalize,

@@ -191,8 +191,8 @@ static void test_nccl(const struct memory_plan_input *base)
                "NCCL's buffers are on the device alone");
     }
     tap_is_int(buffers[0], 0, "one rank has none");
-    tap_is_int(buffers[1], (int64_t)32 * 12 << 20, "one peer on the node");
-    tap_is_int(buffers[2], (int64_t)(7 * 2 * 12 + 2 * 64) << 20,
+    tap_is_int(buffers[1], (int64_t)16 * 12 << 20, "one peer on the node");
+    tap_is_int(buffers[2], (int64_t)(7 * 2 * 12 + 2 * 32) << 20,
                "7 peers on the node, others elsewhere");
     input.kernels = base->kernels;
     input.ranks = 2;

@@ -8,6 +8,11 @@
  * half an NCCL is none. */
 #include "src/comm/comm_nccl_library.h"
 
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "src/base/process.h"
 
 #define FILE_NAME "libnccl.so.2"
@@ -44,6 +49,29 @@ enum err comm_nccl_library_open(struct comm_nccl_library *library)
 void comm_nccl_library_close(struct comm_nccl_library *library)
 {
     process_library_close(library, sizeof *library);
+}
+
+void comm_nccl_library_config(const struct comm_nccl_library *library,
+                              struct comm_nccl_config *out)
+{
+    int version = 0;
+    (void)library->version(&version);
+    bool older = version < COMM_NCCL_CONFIG_NEW;
+    *out = (struct comm_nccl_config){
+        .bytes = sizeof *out,
+        .magic = COMM_NCCL_CONFIG_MAGIC,
+        .version = older ? COMM_NCCL_CONFIG_OLD : COMM_NCCL_CONFIG_NEW,
+        .cga_cluster = INT_MIN,
+        .ctas_min = INT_MIN,
+        .ctas_max = older ? INT_MIN : COMM_NCCL_CTAS,
+        .split_share = INT_MIN,
+    };
+    if (!older)
+        return;
+    char limit[16];
+    snprintf(limit, sizeof limit, "%d", COMM_NCCL_CTAS);
+    setenv("NCCL_MAX_NCHANNELS", limit, 0);
+    out->bytes = offsetof(struct comm_nccl_config, ctas_min);
 }
 
 enum err comm_nccl_library_error(const struct comm_nccl_library *library,

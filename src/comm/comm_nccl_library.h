@@ -29,17 +29,26 @@ struct comm_nccl_id {
     char bytes[128];
 };
 
-/* The first ncclConfig_t, of version 2.14. Newer libraries know by `bytes` and
- * `version` what follows in theirs, and set that themselves. */
+/* ncclConfig_t of version 2.17, of which 2.14's is the beginning. Newer libraries
+ * know by `bytes` and `version` what follows in theirs, and set that themselves. */
 #define COMM_NCCL_CONFIG_MAGIC 0xcafebeefu
-#define COMM_NCCL_CONFIG_VERSION 21400
+#define COMM_NCCL_CONFIG_OLD 21400
+#define COMM_NCCL_CONFIG_NEW 21700
 struct comm_nccl_config {
     size_t bytes;
     unsigned magic;
     unsigned version;
     int blocking;
-    int unset; /* of later versions, INT_MIN */
+    /* INT_MIN, NULL: the library's choice */
+    int cga_cluster; /* cgaClusterSize; here 2.14's ends */
+    int ctas_min, ctas_max;
+    const char *net_name;
+    int split_share;
 };
+
+/* Blocks of NCCL's kernels, and so channels of messages, at most: their buffers are
+ * the most that NCCL takes, and what the memory plan counts. Its own limit is 32. */
+#define COMM_NCCL_CTAS 16
 
 /* Its functions: what one returns (an int is an enum comm_nccl_result), its name
  * here and there, its arguments; comm is a ncclComm_t, stream a cudaStream_t. */
@@ -75,6 +84,11 @@ struct comm_nccl_library {
 /* ERR_UNSUPPORTED says what is missing; `library` is zeros then. */
 enum err comm_nccl_library_open(struct comm_nccl_library *library);
 void comm_nccl_library_close(struct comm_nccl_library *library);
+
+/* One that does not block, as large as the library's version knows; one before 2.17
+ * is told of the limit by its environment, unless the user has set that. */
+void comm_nccl_library_config(const struct comm_nccl_library *library,
+                              struct comm_nccl_config *out);
 
 /* `result` as an error of ours, "what was tried: NCCL's text"; ERR_OK for
  * success and for what is in progress. ERR_COMM: a peer failed; ERR_IO: the

@@ -213,6 +213,14 @@ void comm_tensors_label(const struct comm_tensors *tensors, char *text,
         snprintf(text, bytes, "%s", tensors->way->name);
 }
 
+void comm_tensors_why(const struct comm_tensors *tensors, char *text,
+                      size_t bytes)
+{
+    text[0] = '\0';
+    if (tensors->comm->size > 1 && tensors->way->why != NULL)
+        tensors->way->why(tensors, text, bytes);
+}
+
 struct comm *comm_tensors_comm(struct comm_tensors *tensors)
 {
     return tensors->comm;

@@ -54,6 +54,9 @@ const char *comm_tensors_way(const struct comm_tensors *tensors);
 /* For people: the way with its version, "nccl 2.28.9"; "none": one rank. */
 void comm_tensors_label(const struct comm_tensors *tensors, char *text,
                         size_t bytes);
+/* What of the way was set, and the reasons, in at least 192 bytes; empty: nothing. */
+void comm_tensors_why(const struct comm_tensors *tensors, char *text,
+                      size_t bytes);
 /* The comm of all its ranks: sizes, ranks, deadlines, and arrays for the sizes
  * of a start (comm_sizes). Operations of one's own do not belong there. */
 struct comm *comm_tensors_comm(struct comm_tensors *tensors);

@@ -47,6 +47,8 @@ struct comm_tensors_way {
     const char *name;
     /* NULL: the name will do. */
     void (*label)(const struct comm_tensors *tensors, char *text, size_t bytes);
+    /* NULL: nothing is set. */
+    void (*why)(const struct comm_tensors *tensors, char *text, size_t bytes);
     enum err (*open)(struct comm_tensors *tensors);
     void (*close)(struct comm_tensors *tensors);
     /* What is left of starting an operation whose transfers are known. */

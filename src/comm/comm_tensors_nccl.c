@@ -13,7 +13,6 @@
  * When the patience ends, the rank calls comm's roll, which names who does not
  * answer: NCCL does not say it. */
 #include <assert.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,13 +210,8 @@ static enum err meet(struct comm_tensors *tensors)
     struct nccl *nccl = tensors->state;
     struct comm *comm = tensors->comm;
     struct comm_nccl_id id = { { 0 } };
-    struct comm_nccl_config config = {
-        .bytes = sizeof config,
-        .magic = COMM_NCCL_CONFIG_MAGIC,
-        .version = COMM_NCCL_CONFIG_VERSION,
-        .blocking = 0,
-        .unset = INT_MIN,
-    };
+    struct comm_nccl_config config;
+    comm_nccl_library_config(&nccl->library, &config);
     nccl->used = true;
     if (comm->rank == 0)
         rc = nccl_error(nccl, nccl->library.unique_id(&id), "making an id");
@@ -248,6 +242,27 @@ static void nccl_label(const struct comm_tensors *tensors, char *text,
     (void)nccl->library.version(&version);
     snprintf(text, bytes, "nccl %d.%d.%d", version / 10000, version / 100 % 100,
              version % 100);
+}
+
+/* What is set, and why; what the user has set stands as his. */
+static void nccl_why(const struct comm_tensors *tensors, char *text,
+                     size_t bytes)
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    const char *user = getenv("NCCL_MAX_CTAS");
+    (void)tensors;
+    int used =
+        user != NULL
+            ? snprintf(text, bytes, "NCCL_MAX_CTAS=%.16s: the user's", user)
+            : snprintf(text, bytes,
+                       "maxCTAs=%d: the buffers that the memory plan "
+                       "counts",
+                       COMM_NCCL_CTAS);
+    snprintf(text + used, bytes - (size_t)used,
+             "; CUDA_MODULE_LOADING=%.16s: %s", loading != NULL ? loading : "",
+             loading != NULL && strcmp(loading, "EAGER") == 0
+                 ? "no kernel is loaded where one of NCCL's waits for a peer"
+                 : "the user's");
 }
 
 static enum err nccl_open(struct comm_tensors *tensors)
@@ -465,6 +480,7 @@ out:
 const struct comm_tensors_way comm_tensors_nccl = {
     .name = "nccl",
     .label = nccl_label,
+    .why = nccl_why,
     .open = nccl_open,
     .close = nccl_close,
     .start = nccl_start,

@@ -17,7 +17,7 @@ static const struct ledger_row {
     { "hardware",
       "arithmetic:text kernel_set:text devices:text exchange:text "
       "algorithms:text fallback:text step:whole memory_planned:whole "
-      "threads:whole" },
+      "threads:whole exchange_why?:text" },
     /* changed: {key: [before, now]}; lr: [before, now] where it jumps */
     { "settings", "step:whole changed:object lr?:list eval_set?:list" },
 /* a run starts from another's; sha256 of what names its contents, step and

@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_stream.h"
 #include "checkpoint/local/ckpt_xor.h"
+#include "src/comm/comm_nccl_library.h"
 #include "src/data/remote/store_write.h"
 #include "src/data/set/loader.h"
 #include "src/parallel/frozen.h"
@@ -48,9 +49,10 @@
  * 0.5 (LL) and 4.7 (LL128), in two pieces of multiples of 2 MiB. */
 #define NCCL_CONNECTION_BYTES (12 * MIB)
 /* GPUs of a node, and channels between two of them where they are all that
- * there are, as on machines with NVSwitch; among nodes it is 2 at most. */
+ * there are, as on machines with NVSwitch, where they are as many as NCCL is allowed
+ * to have; among nodes it is 2 at most. */
 #define NCCL_NODE 8
-#define NCCL_CHANNELS 32
+#define NCCL_CHANNELS COMM_NCCL_CTAS
 #define NCCL_CHANNELS_FAR 2
 /* All peers on other nodes share a pool each way: 16 pieces of 128 KiB for each
  * channel. */

@@ -332,6 +332,12 @@ void replica_exchange(const struct replica *replica, char *text, size_t bytes)
     comm_tensors_label(replica->tensors, text, bytes);
 }
 
+void replica_exchange_why(const struct replica *replica, char *text,
+                          size_t bytes)
+{
+    comm_tensors_why(replica->tensors, text, bytes);
+}
+
 enum err replica_set_leaves(struct replica *replica, int leaves)
 {
     assert(leaves % replica->options.sequence_chunks == 0);

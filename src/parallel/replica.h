@@ -135,6 +135,9 @@ void replica_destroy(struct replica *replica);
 
 /* How tensors travel between ranks, for people: "nccl 2.28.9". */
 void replica_exchange(const struct replica *replica, char *text, size_t bytes);
+/* As comm_tensors_why(). */
+void replica_exchange_why(const struct replica *replica, char *text,
+                          size_t bytes);
 
 /* Another number of leaves per slot, a multiple of the chunks; between batches.
  */

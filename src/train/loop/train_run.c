@@ -128,8 +128,9 @@ static enum err record_hardware(const struct attempt *try)
 {
     const struct run *t = try->run;
     struct kernel_chosen chosen = { .products = NULL };
-    char exchange[64];
+    char exchange[64], why[256];
     replica_exchange(t->engine.replica, exchange, sizeof exchange);
+    replica_exchange_why(t->engine.replica, why, sizeof why);
     if (t->engine.kernels->chosen != NULL)
         t->engine.kernels->chosen(&chosen);
     if (t->engine.kernels->memory->device)
@@ -137,14 +138,15 @@ static enum err record_hardware(const struct attempt *try)
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
     return ledger_append(
         try->settings->run.dir, "hardware", try->number,
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "arithmetic",
-                  t->engine.arithmetic, "kernel_set",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s*}",
+                  "arithmetic", t->engine.arithmetic, "kernel_set",
                   t->engine.kernels->kernel_set, "devices", t->engine.devices,
                   "exchange", exchange, "algorithms", chosen.text, "fallback",
                   hardware_fallback_names[t->settings.hardware.fallback],
                   "step", (json_int_t)t->position.step, "memory_planned",
                   (json_int_t)try->plan.total, "threads",
-                  (json_int_t)t->engine.ctx.threads));
+                  (json_int_t)t->engine.ctx.threads, "exchange_why",
+                  why[0] != '\0' ? why : NULL));
 }
 
 static enum err record_stop(const struct attempt *try, int code, bool apart,
