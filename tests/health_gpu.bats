@@ -130,7 +130,7 @@ check() {
     wait $!
     cat "$DIR/run/ledger.jsonl"
     [ "$(cat "$DIR/cancelled")" = "--signal=KILL 7.3" ]
-    [ "$(cat "$DIR/run/reasons/attempt-0002.rank-0004")" = \
+    [ "$(cat "$DIR/run/reasons/attempt-0002.rank-0004.task")" = \
         "75 gpu n2: GPU_ECC GPU 1 0000:10:00.0: 3 uncorrectable memory errors" ]
     [ "$(grep -c gpu-alert "$DIR/run/ledger.jsonl")" -eq 2 ]
     grep '"gpu-alert".*"GPU_SLOWED".*"fatal": false' "$DIR/run/ledger.jsonl"

@@ -327,7 +327,7 @@ END
 mkdir -p "$T/run/reasons"
 if [ ! -e "$T/again" ]; then
     touch "$T/again"
-    echo "75 comm n1: rank 0 was ended by signal 11 (SEGV)" >"$T/run/reasons/attempt-0001.rank-0000"
+    echo "75 comm n1: task 0 was ended by signal 11 (SEGV)" >"$T/run/reasons/attempt-0001.rank-0000.task"
     mkdir "$T/run/reasons/attempt-0001.ended"
     exit 137
 fi
@@ -695,8 +695,8 @@ END
     PATH=$T/bin:$PATH run bash "$JOBS/lib/rank.sh" "$T/run" 1 bash -c 'kill -SEGV $$'
     [ "$status" -eq 139 ]
     [ "$(cat "$T/cancelled")" = "--signal=KILL 7.3" ]
-    [ "$(cat "$T/run/reasons/attempt-0001.rank-0002")" = \
-        "75 comm n4: rank 2 was ended by signal 11 (SEGV)" ]
+    [ "$(cat "$T/run/reasons/attempt-0001.rank-0002.task")" = \
+        "75 comm n4: task 2 was ended by signal 11 (SEGV)" ]
     # other ends are the rank's own to tell, and what asks it to stop ends nobody else
     rm "$T/cancelled"
     PATH=$T/bin:$PATH run bash "$JOBS/lib/rank.sh" "$T/run" 1 bash -c \

@@ -13,7 +13,7 @@ leave() # KIND WORDS...
 {
     mkdir -p "$run_dir/reasons"
     printf '75 %s %s: %s\n' "$1" "$SLURMD_NODENAME" "${*:2}" >"$run_dir/reasons/$(printf \
-        'attempt-%04d.rank-%04d' "$attempt" "$SLURM_PROCID")"
+        'attempt-%04d.rank-%04d.task' "$attempt" "$SLURM_PROCID")"
     mkdir "$run_dir/reasons/$(printf 'attempt-%04d.ended' "$attempt")" 2>/dev/null &&
         timeout 5 scancel --signal=KILL "$SLURM_JOB_ID.$SLURM_STEP_ID" 2>/dev/null
 }
@@ -37,5 +37,5 @@ code=$?
 [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
 [ "$code" -gt 128 ] || exit "$code"
 name=$(kill -l $((code - 128)))
-leave comm "rank $SLURM_PROCID was ended by signal $((code - 128)) ($name)"
+leave comm "task $SLURM_PROCID was ended by signal $((code - 128)) ($name)"
 exit "$code"
