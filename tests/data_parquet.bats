@@ -180,6 +180,13 @@ END
     "$DATA" tokenize "${options[@]}" --field text --out pipe - <a.jsonl
     "$DATA" tokenize "${options[@]}" --out file a.jsonl
     diff -r pipe file
+    # of text by the name of its file, wherever that lies
+    mkdir -p else where
+    for i in {1..400}; do printf 'text %d\n---\n' "$i"; done | tee else/a.txt >where/a.txt
+    for i in else ./where; do
+        "$DATA" tokenize "${options[@]}" --separator --- --out "${i#./}/out" "$i/a.txt"
+    done
+    diff -r else/out where/out
     fails 64 "--holdout and --eval-fraction exclude each other" --out set \
         --eval-fraction 0.1 --holdout 0.1 a.jsonl
     fails 64 "--seed is for --holdout" --out set --seed 1 a.jsonl

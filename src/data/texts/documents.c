@@ -261,13 +261,15 @@ static void documents_hold(struct documents *documents, struct text_span *span)
     const struct documents_options *options = &documents->options;
     const struct text_place *place = &span->place;
     const char *path = documents_file(documents, place->file)->path;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
     if (!documents_is_text(documents, place->file))
         documents->held = documents_are_held(span->text - place->skip,
                                              span->bytes + (size_t)place->skip,
                                              options->seed, options->holdout);
     else if (span->begins)
         documents->held = documents_are_held(
-            path, strlen(path), options->seed ^ XXH64(&place->offset, 8, 0),
+            name, strlen(name), options->seed ^ XXH64(&place->offset, 8, 0),
             options->holdout);
     span->place.held = documents->place.held = documents->held;
 }

@@ -18,7 +18,8 @@ struct documents_options {
     struct source_options source;
     bool binary; /* not only text */
     /* the share of documents that are held out (text_place.held): of what has
-     * records by their text, of texts by their file's path and where they begin */
+     * records by their text, of texts by their file's name, wherever it lies, and
+     * where they begin */
     double holdout;
     uint64_t seed;
 };
