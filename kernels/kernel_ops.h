@@ -387,6 +387,16 @@
        (enum dtype dtype, int64_t n, const void *a, float scale,               \
         const void *b, void *out),                                             \
        (dtype, n, a, scale, b, out), a, b, out)
+/* out = the sum that struct add_tree describes, n elements of fp32: the bits of
+ * as many accumulates. out may be one of its values in fp32; none has to be
+ * aligned. */
+#define KERNEL_add_tree(OP)                                                    \
+    OP(add_tree, (int64_t n, const struct add_tree *tree, float *out),         \
+       (n, tree, out), tree->values[0], tree->values[1], tree->values[2],      \
+       tree->values[3], tree->values[4], tree->values[5], tree->values[6],     \
+       tree->values[7], tree->values[8], tree->values[9], tree->values[10],    \
+       tree->values[11], tree->values[12], tree->values[13], tree->values[14], \
+       tree->values[15], out)
 #define KERNEL_zero(OP)                                                        \
     OP(zero, (enum dtype dtype, int64_t n, void *x), (dtype, n, x), x)
 
@@ -455,7 +465,8 @@
     KERNEL_expert_gather(OP) KERNEL_expert_combine(OP) KERNEL_expert_weigh(OP) \
     KERNEL_grouped_gemm(OP) KERNEL_pack(OP) KERNEL_unpack(OP)                  \
     KERNEL_bias_backward(OP) KERNEL_accumulate(OP) KERNEL_add(OP)              \
-    KERNEL_zero(OP) KERNEL_copy_rows(OP) KERNEL_convert(OP) KERNEL_sum(OP)     \
-    KERNEL_chunk_sum_squares(OP) KERNEL_UPDATES(KERNEL_UPDATE, OP)
+    KERNEL_add_tree(OP) KERNEL_zero(OP) KERNEL_copy_rows(OP)                   \
+    KERNEL_convert(OP) KERNEL_sum(OP) KERNEL_chunk_sum_squares(OP)             \
+    KERNEL_UPDATES(KERNEL_UPDATE, OP)
 #define KERNEL_OPS_FP8(OP) KERNEL_quantize(OP) KERNEL_gemm_fp8(OP)
 /* clang-format on */

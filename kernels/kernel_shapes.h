@@ -54,9 +54,23 @@ struct gemm {
     bool accumulate;  /* C += instead of C = */
     const void *bias; /* [n], added to every row of C; NULL: none; not with
                          accumulate */
-    /* With accumulate: what C holds counts as +0, whatever it is, so that C
-     * need not be zeroed. Where the table's adds_once says so. */
+    /* With accumulate: what C holds counts as +0 (on CUDA as a zero of either
+     * sign), whatever it is, so that C need not be zeroed. */
     bool begins;
+};
+
+/* A sum of up to 16 tensors in an order of its own: value by value comes onto a
+ * stack, and after value i the stack's last two become their sum, left plus
+ * right, folds[i] times; at the end one is left. Between two values no more than
+ * ADD_TREE_DEEP are there: as many as wait in a binary tree of 16 leaves. */
+#define ADD_TREE_VALUES 16
+#define ADD_TREE_DEEP 4
+
+struct add_tree {
+    int count;
+    const void *values[ADD_TREE_VALUES]; /* fp32, NULL from `count` on, ... */
+    bool bf16[ADD_TREE_VALUES];          /* ... or bf16 */
+    uint8_t folds[ADD_TREE_VALUES];
 };
 
 /* 8-bit floats of the Open Compute Project (2023), in which operands of

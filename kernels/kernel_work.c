@@ -179,6 +179,15 @@ PASSES(clip_forward, n, 2, dtype)
 PASSES(clip_backward, n, 3, dtype)
 PASSES(accumulate, n, 3, dtype)
 PASSES(add, n, 3, dtype)
+static double add_tree_bytes(int64_t n, const struct add_tree *tree)
+{
+    double bytes = F32;
+    for (int i = 0; i < tree->count; i++)
+        bytes += tree->bf16[i] ? E(DTYPE_BF16) : F32;
+    return (double)n * bytes;
+}
+
+ROW(add_tree, "n values", (n, tree->count), 0, add_tree_bytes(n, tree))
 PASSES(zero, n, 1, dtype)
 PASSES(chunk_sum_squares, n, 1, dtype)
 PASSES(sum, n, 1, DTYPE_F32)

@@ -30,8 +30,7 @@ struct kernels {
     const struct kernel_memory *memory; /* where its tensors lie */
     /* Outputs that are added to ("+=") get one addition per call and element,
      * of a sum that began at 0, but for embedding_backward's: a gradient that
-     * is one call's may be added to others in place. Products may begin sums
-     * of other products (struct gemm: begins). */
+     * is one call's may be added to others in place. */
     bool adds_once;
 
     /* Writes what decides bits: of the processor "arithmetic 1", whatever the

@@ -11,7 +11,7 @@
 enum deferred_kind {
     DEFERRED_ZERO,
     DEFERRED_ACCUMULATE,
-    DEFERRED_ADD,
+    DEFERRED_ADD_TREE,
     DEFERRED_CONVERT,
     DEFERRED_SQUARES,
 #define DEFERRED_KIND(OP, name, ...) DEFERRED_##name,
@@ -28,7 +28,7 @@ struct deferred_op {
     enum dtype from, to;
     enum packing packing;
     int64_t rows, n;
-    float scale;
+    struct add_tree tree;
     union {
 #define DEFERRED_STEP(OP, name, ...) struct name name;
         KERNEL_UPDATES(DEFERRED_STEP, )
@@ -44,6 +44,7 @@ static inline enum err deferred_compute(const struct deferred_op *op)
     const struct kernels *k = deferred_host;
     const struct kernel_ctx *ctx = &op->ctx;
     void *t[2 + UPDATE_MOMENTS];
+    struct add_tree tree = op->tree;
     for (int i = 0; i < 2 + UPDATE_MOMENTS; i++)
         t[i] = op->tensors[i] != NULL ? deferred_reach(op->tensors[i]) : NULL;
     switch (op->kind) {
@@ -51,8 +52,10 @@ static inline enum err deferred_compute(const struct deferred_op *op)
         return k->zero(ctx, op->from, op->n, t[0]);
     case DEFERRED_ACCUMULATE:
         return k->accumulate(ctx, op->from, op->n, t[0], t[1]);
-    case DEFERRED_ADD:
-        return k->add(ctx, op->from, op->n, t[0], op->scale, t[1], t[2]);
+    case DEFERRED_ADD_TREE:
+        for (int i = 0; i < tree.count; i++)
+            tree.values[i] = deferred_reach(tree.values[i]);
+        return k->add_tree(ctx, op->n, &tree, t[0]);
     case DEFERRED_CONVERT:
         return k->convert(ctx, op->n, op->from, t[0], op->to, t[1]);
     case DEFERRED_SQUARES:
@@ -115,13 +118,10 @@ static inline enum err deferred_accumulate KERNEL_LIKE(accumulate)
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_add KERNEL_LIKE(add)
+static inline enum err deferred_add_tree KERNEL_LIKE(add_tree)
 {
-    struct deferred_op op = { DEFERRED_ADD, .from = dtype, .n = n,
-                              .scale = scale };
-    op.tensors[0] = deferred_tensor(a);
-    op.tensors[1] = deferred_tensor(b);
-    op.tensors[2] = out;
+    struct deferred_op op = { DEFERRED_ADD_TREE, .n = n, .tree = *tree };
+    op.tensors[0] = out;
     return deferred_enqueue(ctx, &op);
 }
 
@@ -181,7 +181,7 @@ static const struct kernels deferred_kernels = {
     .memory = &deferred_memory,
     .zero = deferred_zero,
     .accumulate = deferred_accumulate,
-    .add = deferred_add,
+    .add_tree = deferred_add_tree,
     .convert = deferred_convert,
     .chunk_sum_squares = deferred_chunk_sum_squares,
     .pack = deferred_pack,

@@ -109,3 +109,16 @@ mfu() {
     run ! "$PREDICT" model.preset=dbrx data.seq_len=2048
     [[ $output == *"only dense models"* ]]
 }
+
+@test "one of 64 ranks: products begin gradients, and few kernels add them" {
+    run -0 "${PREDICT}_ranks" --ranks 64 parallel.strategy=zero3 model.preset=mpt-1b \
+        data.seq_len=2048 train.microbatch=1 train.global_batch=256 \
+        parallel.slots=4
+    line=$(grep '^gradients' <<<"$output")
+    echo "# $line" >&3
+    read -r bytes kernels adds < <(tr -dc '0-9. \n' <<<"$line")
+    awk -v b="$bytes" -v k="$kernels" -v a="$adds" \
+        'BEGIN { exit !(b > 7 && b <= 10 && k <= 60 && a >= 1 && a <= 8) }'
+    run -64 "${PREDICT}_ranks" --ranks 2 parallel.strategy=zero1
+    run -64 "$PREDICT" --ranks 2 parallel.strategy=zero3
+}

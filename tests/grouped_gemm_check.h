@@ -54,7 +54,8 @@ static void grouped_reference(struct grouped *p)
         const double *a = p->a.value + q.a, *b = p->b.value + q.b;
         for (int64_t at = 0; at < q.m * q.n; at++) {
             int64_t i = at / q.n, j = at % q.n;
-            double sum = p->g.accumulate ? p->c.value[q.c + at] : 0;
+            double sum =
+                p->g.accumulate && !p->g.begins ? p->c.value[q.c + at] : 0;
             double size = fabs(sum);
             for (int64_t l = 0; l < q.k; l++) {
                 double x = a[turned ? l * q.m + i : i * q.k + l] *
@@ -99,10 +100,14 @@ static struct grouped grouped_create(enum dtype dtype, enum gemm_form form,
                                  .k = tn ? 0 : shape->k,
                                  .a = p.a.data,
                                  .b = p.b.data,
-                                 .accumulate = accumulate };
+                                 .accumulate = accumulate || tn,
+                                 .begins = !accumulate && tn };
     snprintf(p.what, sizeof(p.what), "%s grouped_gemm: %s %s%s",
              dtype == DTYPE_F32 ? "fp32" : "bf16", group_forms[form],
-             shape->name, accumulate ? " +=" : "");
+             shape->name,
+             accumulate ? " +="
+             : tn       ? " 0 +="
+                        : "");
     return p;
 }
 

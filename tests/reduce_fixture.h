@@ -56,26 +56,19 @@ static inline bool fixture_same_bits(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static inline enum err fixture_accumulate KERNEL_LIKE(accumulate)
+static inline enum err fixture_add_tree KERNEL_LIKE(add_tree)
 {
-    const float *from = x;
-    float *to = y;
     (void)ctx;
-    (void)dtype;
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-    return ERR_OK;
-}
-
-static inline enum err fixture_add KERNEL_LIKE(add)
-{
-    const float *left = a;
-    const float *right = b;
-    float *to = out;
-    (void)ctx;
-    (void)dtype;
-    for (int64_t i = 0; i < n; i++)
-        to[i] = left[i] + scale * right[i];
+    for (int64_t i = 0; i < n; i++) {
+        float sums[ADD_TREE_DEEP + 1] = { 0 };
+        int depth = 0;
+        for (int v = 0; v < tree->count; v++) {
+            sums[depth++] = ((const float *)tree->values[v])[i];
+            for (int f = 0; f < tree->folds[v]; f++, depth--)
+                sums[depth - 2] += sums[depth - 1];
+        }
+        out[i] = sums[0];
+    }
     return ERR_OK;
 }
 
@@ -90,8 +83,7 @@ static const struct kernels fixture_kernels = {
     .backend = "cpu",
     .kernel_set = "fixture",
     .memory = &kernel_memory_cpu,
-    .accumulate = fixture_accumulate,
-    .add = fixture_add,
+    .add_tree = fixture_add_tree,
     .zero = fixture_zero,
 };
 
@@ -104,8 +96,8 @@ static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
     int end = shard_slot_begin(rank + 1, ranks, slots);
     reduce_begin(reduce);
     for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++) {
-        float *gradient;
-        TRY(reduce_slot(reduce, true, &gradient));
+        float *gradient = reduce_slot(reduce);
+        memset(gradient, 0, (size_t)elements * sizeof *gradient);
         for (int64_t i = 0; i < elements; i += stride)
             gradient[i] += fixture_value(batch, s, i);
         TRY(reduce_slot_done(reduce));

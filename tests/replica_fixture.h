@@ -164,10 +164,11 @@ static inline bool fill_now(void *argument)
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         int64_t end = param->offset + param->numel;
-        if (deed->begins && param->block == deed->block &&
-            param_multiplies(param))
-            memset(gradient + param->offset - begin, 0,
-                   (size_t)param->numel * sizeof *gradient);
+        bool begun = deed->begins && param->block == deed->block &&
+                     param_multiplies(param);
+        for (int64_t i = param->offset; i < end && begun; i++)
+            if (i >= begin && i < begin + deed->elements)
+                gradient[i - begin] = 0.0f;
         for (int64_t i = param->offset + deed->part;
              i < end && param->block == deed->block; i += 17)
             if (i >= begin && i < begin + deed->elements)

@@ -122,8 +122,6 @@ static void check_case(const struct kernels *table, const struct gemm *g,
 
 static bool takes(const struct kernels *table, int form, int shape, int mode)
 {
-    if (mode == BEGINS && !table->adds_once)
-        return false;
     return !check_emulated(table) ||
            chosen[(form * CASES + shape) * MODES + mode];
 }

@@ -464,6 +464,27 @@ static void run_cached(void)
     }
 }
 
+/* Sixteen leaves of a binary tree. */
+static void run_add_tree(void)
+{
+    for (const int64_t *n = sizes; *n != 0; n++) {
+        struct add_tree tree = { .count = ADD_TREE_VALUES };
+        float *out = check_poisoned(*n);
+        for (int i = 0; i < ADD_TREE_VALUES; i++) {
+            float *x =
+                i % 5 == 0 ? operand(*n, 60) : tame(*n, 61 + (uint64_t)i);
+            uint16_t *half = check_alloc((size_t)*n * sizeof *half);
+            RUN(convert, *n, DTYPE_F32, x, DTYPE_BF16, half);
+            tree.bf16[i] = i % 3 == 1;
+            tree.values[i] = tree.bf16[i] ? (void *)half : x;
+            for (int at = i; at % 2 == 1; at /= 2)
+                tree.folds[i]++;
+        }
+        RUN(add_tree, *n, &tree, out);
+        keep_f32(out, *n);
+    }
+}
+
 /* With the CRC32C of the bits, which every compiler and processor must come to:
  * whoever changes an op's bits on purpose raises KERNEL_ARITHMETIC and records
  * the new ones. Products and attention are the last to come. */
@@ -486,6 +507,7 @@ static const struct {
     { "experts", run_expert, 0xb8d06915 },
     { "pack", run_pack, 0x75265abc },
     { "elementwise", run_elementwise, 0x2d9a297d },
+    { "add_tree", run_add_tree, 0x3a88a5a3 },
     { "panels", run_panels, 0xea80a758 },
     { "attention over a cache", run_cached, 0x25a4fc12 },
     { "sums", run_sums, 0xda75f4ff },

@@ -181,6 +181,10 @@ $(B)/gpu/products: $(B)/tests/gpu/products.o $(LIB)
 $(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LIB)
 	$(call link,-Wl$(comma)--as-needed)
 
+# the same as one rank of many
+$(B)/gpu/predict_ranks: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o $(B)/src/base/timeline.o $(LIB)
+	$(call link,-Wl$(comma)--as-needed)
+
 $(B)/predict: $(B)/tests/predict.o $(LIB)
 	$(call link,)
 
@@ -242,7 +246,7 @@ archs: $(PTXAS) ## registers and spills of the CUDA kernels for all kinds of GPU
 
 gpu: $(GPU) ## tests for a machine with a GPU: tests/gpu/run
 
-tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(B)/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH) $(REFERENCE)
+tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(B)/gpu/predict_ranks $(B)/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH) $(REFERENCE)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.

@@ -45,12 +45,13 @@ enum err CUDA_SYMBOL(gemm_tiled) KERNEL_LIKE(gemm)
 {
     assert(gemm->m > 0 && gemm->n > 0 && gemm->k > 0);
     assert(gemm->bias == NULL || !gemm->accumulate);
-    assert(!gemm->begins);
+    struct gemm g = *gemm;
+    g.accumulate = gemm->accumulate && !gemm->begins;
     if (dtype == DTYPE_BF16)
-        return CUDA_GEMM_MMA_BY_FORM(gemm->form, gemm_mma_run, ctx, gemm);
+        return CUDA_GEMM_MMA_BY_FORM(g.form, gemm_mma_run, ctx, &g);
     if (dtype != DTYPE_F32)
         return cuda_lacks_dtype("gemm", dtype);
     CUDA_LAUNCH(gemm_tiles, tiles_of(gemm, CUDA_TILE), CUDA_TILE_THREADS,
-                CUDA_TILE_BYTES, cuda_stream(ctx), *gemm);
+                CUDA_TILE_BYTES, cuda_stream(ctx), g);
     return cuda_launched("gemm");
 }

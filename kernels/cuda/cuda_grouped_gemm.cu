@@ -25,7 +25,7 @@ CUDA_DEVICE struct gemm group_of(const struct grouped_gemm *g, int group)
     struct gemm one = {};
     one.form = g->form;
     one.n = g->n;
-    one.accumulate = g->accumulate;
+    one.accumulate = g->accumulate && !g->begins;
     if (g->form == GEMM_TN) {
         one.m = g->m;
         one.k = rows;

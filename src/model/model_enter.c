@@ -106,8 +106,7 @@ enum err model_enter(struct model *model, int block, bool gradient)
 bool model_begins(const struct model *model, int block)
 {
     const struct param_access *access = model->passes[0].access;
-    return model->kernels->adds_once && model->options.chunks == 1 &&
-           params_trains(model->params, block) && access->begins != NULL &&
+    return params_trains(model->params, block) && access->begins != NULL &&
            access->begins(access->arg, block);
 }
 

@@ -222,9 +222,8 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
         .c = dweight,
         .unscale_a = inputs.unscale_a,
         .unscale_b = unscale + number_of(pass, linear, OPERAND_X),
-        .accumulate = true,
+        .accumulate = !model->begins,
     };
-    assert(!model->begins); /* the product adds to what is there */
     TRY(quantize(pass, linear, &qdy));
     TRY(quantize(pass, linear, &qx));
     TRY(quantize(pass, linear, &qw));

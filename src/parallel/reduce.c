@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/parallel/adds.h"
 #include "src/parallel/reduce_impl.h"
 #include "src/parallel/shard.h"
 
@@ -80,9 +81,6 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
     }
     if (ranks == 1)
         return;
-    /* What precedes a slot is at most one subtree per level. */
-    for (plan->sums = 2; slots >> (plan->sums - 1) > 0;)
-        plan->sums++;
     int64_t bytes = RECEIVE_BYTES_ALL / plan->partials;
     bytes = bytes > RECEIVE_BYTES_MAX ? RECEIVE_BYTES_MAX : bytes;
     bytes = bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes;
@@ -118,9 +116,6 @@ static void layout(struct reduce *reduce, struct arena *arena)
     struct shape *plan = &reduce->plan;
     plan->receive_bytes =
         2 * (size_t)plan->received * (size_t)plan->span * sizeof(float);
-    reduce->sums =
-        arena_take(arena, (size_t)(plan->sums * REDUCE_BLOCK_ELEMENTS) *
-                              sizeof *reduce->sums);
     reduce->receive = arena_take(arena, plan->receive_bytes);
 }
 
@@ -263,17 +258,13 @@ void reduce_begin(struct reduce *reduce)
     reduce->lent = false;
 }
 
-enum err reduce_slot(struct reduce *reduce, bool zero, float **gradient)
+float *reduce_slot(struct reduce *reduce)
 {
     assert(!reduce->lent);
     assert(reduce->slot <
            shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
     reduce->lent = true;
-    *gradient = reduce->stack[reduce->nodes.depth];
-    if (!zero)
-        return ERR_OK;
-    return reduce->kernels->zero(reduce->ctx, DTYPE_F32, reduce->elements,
-                                 *gradient);
+    return reduce->stack[reduce->nodes.depth];
 }
 
 int reduce_lent(const struct reduce *reduce)
@@ -286,13 +277,16 @@ enum err reduce_slot_done(struct reduce *reduce)
 {
     assert(reduce->lent);
     struct tree *nodes = &reduce->nodes;
+    struct adds adds = { .kernels = reduce->kernels,
+                         .ctx = reduce->ctx,
+                         .n = reduce->elements };
     reduce->lent = false;
     tree_push(nodes, 0, reduce->slot++);
+    for (int i = 0; i < nodes->depth; i++)
+        adds_put(&adds, i, reduce->stack[i], NULL);
     while (tree_settle(nodes, reduce->slots))
-        TRY(reduce->kernels->accumulate(
-            reduce->ctx, DTYPE_F32, reduce->elements,
-            reduce->stack[nodes->depth], reduce->stack[nodes->depth - 1]));
-    return ERR_OK;
+        TRY(adds_join(&adds, nodes->depth - 1));
+    return adds_write(&adds, nodes->depth - 1, reduce->stack[nodes->depth - 1]);
 }
 
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,

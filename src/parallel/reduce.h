@@ -60,9 +60,9 @@ void reduce_plan(int64_t elements, const int64_t *cut, int rank, int ranks,
 /* Begin a batch: forget all partial sums. */
 void reduce_begin(struct reduce *reduce);
 /* The arena [elements] into which the next slot's gradient is to be
- * accumulated; lent until reduce_slot_done(). It is zero, or the caller zeroes
- * all but the padding behind blocks, or begins sums. */
-enum err reduce_slot(struct reduce *reduce, bool zero, float **gradient);
+ * accumulated; lent until reduce_slot_done(). It holds anything: the caller
+ * zeroes it, or begins sums. */
+float *reduce_slot(struct reduce *reduce);
 /* Which of the rank's arenas it is, while it is lent. */
 int reduce_lent(const struct reduce *reduce);
 /* The slot's gradient is complete: combine what can be combined. Slots finish

@@ -6,11 +6,12 @@
  * are, and only the owner adds, in the order of the tree. Of ranks on the same
  * node nothing travels, as their stacks are memory that this rank can read; of
  * others the partials come in rounds, of which one is received while the one
- * before is added. The owner's result is written over its own first subtree,
- * once that was read. */
+ * before is added. Sums are written over the subtrees, which nobody else reads in
+ * the owner's interval. */
 #include <assert.h>
 #include <string.h>
 
+#include "src/parallel/adds.h"
 #include "src/parallel/reduce_impl.h"
 #include "src/parallel/shard.h"
 
@@ -101,6 +102,12 @@ static float *partial_values(const struct reduce *reduce,
            round_begin(reduce, reduce->rank, round) + at;
 }
 
+/* The total goes to all of the node. */
+static bool spreads(const struct reduce *reduce)
+{
+    return reduce->everywhere && reduce->window != NULL;
+}
+
 /* Copies the interval's sum to the same place in the memory of the node's other
  * ranks. What they had there only this rank reads, and has read. */
 static void spread(const struct reduce *reduce, const float *own, int64_t count)
@@ -113,58 +120,30 @@ static void spread(const struct reduce *reduce, const float *own, int64_t count)
     }
 }
 
-static enum err add_last(const struct reduce *reduce, int64_t count,
-                         const float *left, const float *right, float *own)
-{
-    bool several = reduce->everywhere && reduce->window != NULL;
-    int64_t most = several ? SPREAD_ELEMENTS * reduce->ctx->threads : count;
-    for (int64_t at = 0; at < count; at += most) {
-        int64_t n = count - at < most ? count - at : most;
-        TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, n, left + at, 1.0f,
-                                 right + at, own + at));
-        if (several)
-            spread(reduce, own + at, n);
-    }
-    return ERR_OK;
-}
-
-/* Where the sum at place `left` of the tree goes. Without a window nobody else
- * reads the left summand, so that it can go there. */
-static float *sum_place(const struct reduce *reduce, int left, float *value)
-{
-    assert(left < reduce->plan.sums);
-    return reduce->window != NULL ? reduce->sums + left * REDUCE_BLOCK_ELEMENTS
-                                  : value;
-}
-
-/* Finish the tree for the next block. The sum ends in the first buffer of the
- * stack, whose part of this interval nobody else reads; it is written last,
- * when its own partial has been used. */
+/* Finish the tree for the next block. Partials, which only this rank reads in
+ * its interval, may be overwritten by sums; the last sum goes to the first
+ * buffer of the own stack. */
 static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
                           int64_t count)
 {
     struct tree nodes = { 0 };
-    float *values[TREE_DEPTH_MAX] = { NULL };
+    struct adds adds = { .kernels = reduce->kernels,
+                         .ctx = reduce->ctx,
+                         .n = count };
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
     for (int i = 0; i < reduce->plan.partials; i++) {
         const struct partial *partial = &reduce->partials[i];
-        values[nodes.depth] = partial_values(reduce, partial, round, at);
+        adds_put(&adds, nodes.depth, partial_values(reduce, partial, round, at),
+                 NULL);
         tree_push(&nodes, partial->node.level, partial->node.index);
-        while (tree_settle(&nodes, reduce->slots)) {
-            int left = nodes.depth - 1;
-            bool all = left == 0 && i + 1 == reduce->plan.partials;
-            float *out = all ? own : sum_place(reduce, left, values[left]);
-            if (all)
-                TRY(add_last(reduce, count, values[0], values[1], own));
-            else
-                TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, count,
-                                         values[left], 1.0f, values[left + 1],
-                                         out));
-            values[left] = out;
-        }
+        while (tree_settle(&nodes, reduce->slots))
+            TRY(adds_join(&adds, nodes.depth - 1));
     }
-    assert(nodes.depth == 1 && values[0] == own);
+    assert(nodes.depth == 1);
+    TRY(adds_write(&adds, 0, own));
+    if (spreads(reduce))
+        spread(reduce, own, count);
     return ERR_OK;
 }
 
@@ -173,9 +152,8 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
 {
     struct comm_tensors_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
-    /* without a window all at once: a device has no use for small ones */
-    int64_t most =
-        reduce->window != NULL ? REDUCE_BLOCK_ELEMENTS : reduce->plan.span;
+    int64_t most = spreads(reduce) ? SPREAD_ELEMENTS * reduce->ctx->threads
+                                   : reduce->plan.span;
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(comm_tensors_wait(requests[i], 0.0));
     for (int64_t at = 0; at < count; at += most)

@@ -8,9 +8,6 @@
 #include "src/parallel/reduce.h"
 #include "src/parallel/tree.h"
 
-/* Added up at once, so that what lies between stays in a cache. */
-#define REDUCE_BLOCK_ELEMENTS ((int64_t)4 * KERNEL_CHUNK)
-
 /* A subtree that some rank is left with. */
 struct partial {
     struct tree_node node;
@@ -24,7 +21,6 @@ struct shape {
     int buffers;  /* gradient buffers of this rank's stack */
     int partials; /* of all ranks */
     int layers;   /* the most partials that any rank is left with */
-    int sums;     /* the most that wait while the partials are added up */
     int64_t span; /* elements of an interval exchanged per round */
     int64_t rounds;
     int received;         /* partials that come in messages */
@@ -54,7 +50,6 @@ struct reduce {
     struct partial *partials; /* in slot order */
     int *first_partial;       /* [ranks + 1] */
     float *receive;           /* [2][plan.received][span] */
-    float *sums;              /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
     struct comm_tensors_request **requests; /* [2][layers] */
 };
 

@@ -9,6 +9,7 @@
  * is written once for all. */
 #include <assert.h>
 
+#include "src/parallel/gradient_zero.h"
 #include "src/parallel/replica_impl.h"
 #include "src/parallel/tree.h"
 
@@ -60,58 +61,45 @@ static bool whole_once(void *arg, int block)
     return true;
 }
 
+/* The leaf's gradient begins at zero, and so does the slot's with its first
+ * leaf. */
+static bool begins_at_zero(const struct replica *replica, int block)
+{
+    return leaf_block(replica, block) != NULL ||
+           replica_begins_slot(replica, replica->microstep);
+}
+
+/* A library's products that begin are others than those that add, and only the
+ * first leaf's are measured: so it is all leaves, or none where some go on in
+ * place. */
 static bool whole_begins(void *arg, int block)
 {
     struct replica *replica = arg;
-    if (!replica->options.adds_once ||
-        !replica_begins_slot(replica, replica->microstep))
+    const struct replica_options *options = &replica->options;
+    bool alike =
+        options->adds_once || options->exact ||
+        (int64_t)options->slots * options->leaves <= replica->owner->ranks;
+    if (!alike || !begins_at_zero(replica, block))
         return false;
     replica->begun = block;
     return true;
 }
 
-/* All of a block's gradient but the matrices that products begin. */
-static enum err zero_rest(const struct replica *replica, int block,
-                          float *gradient)
-{
-    const struct params *params = replica->params;
-    const struct param_block *b = &params->blocks[block];
-    int64_t at = 0;
-    for (int i = 0; i < params->count; i++) {
-        const struct param *param = &params->list[i];
-        if (param->block != block || !param_multiplies(param))
-            continue;
-        int64_t begin = param->offset - b->offset;
-        TRY(replica->kernels->zero(replica->ctx, DTYPE_F32, begin - at,
-                                   gradient + at));
-        at = begin + param->numel;
-    }
-    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements - at,
-                                  gradient + at);
-}
-
-/* A leaf's own gradient begins at zero, and so does the slot's with its first
- * leaf. */
 static enum err whole_gradient(void *arg, int block, float **gradient)
 {
     struct replica *replica = arg;
     const struct param_block *b = &replica->params->blocks[block];
     float *leaf = leaf_block(replica, block);
     bool opened = block == 0 && replica->leaf_opened;
-    bool fresh =
-        leaf != NULL || (replica->options.adds_once &&
-                         replica_begins_slot(replica, replica->microstep));
     bool begun = replica->begun == block;
     assert(replica->slot_gradient != NULL);
     *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;
     replica->begun = -1;
     replica->leaf_opened |= block == 0;
-    if (opened || !fresh)
-        return ERR_OK;
-    if (begun)
-        return zero_rest(replica, block, *gradient);
-    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements,
-                                  *gradient);
+    return opened || !begins_at_zero(replica, block)
+               ? ERR_OK
+               : gradient_zero(replica->kernels, replica->ctx, replica->params,
+                               block, begun, *gradient);
 }
 
 static enum err whole_done(void *arg, int block)
@@ -126,14 +114,15 @@ static enum err whole_done(void *arg, int block)
                                         replica->slot_gradient + b->offset);
 }
 
-/* In which of the sum's buffers the slot's gradient is, and whether the leaf
- * has one of its own. */
+/* In which of the sum's buffers the slot's gradient is, whether it begins, and
+ * whether the leaf has one of its own. */
 static int64_t whole_fixed(void *arg)
 {
     const struct replica *replica = arg;
     int64_t number =
         replica->leaf_layouts * TREE_DEPTH_MAX + reduce_lent(replica->reduce);
-    return 2 * number + (leaf_block(replica, 0) != NULL);
+    return 4 * number + 2 * replica_begins_slot(replica, replica->microstep) +
+           (leaf_block(replica, 0) != NULL);
 }
 
 /* --- block by block --- */
@@ -168,11 +157,22 @@ static enum err block_release(void *arg, int block)
     return ERR_OK;
 }
 
+/* Each leaf has gradients of its own. */
+static bool block_begins(void *arg, int block)
+{
+    struct replica *replica = arg;
+    replica->begun = block;
+    return true;
+}
+
 static enum err block_gradient(void *arg, int block, float **gradient)
 {
     struct replica *replica = arg;
+    bool begun = replica->begun == block;
+    replica->begun = -1;
     access_trace_step(replica->trace, TRACE_GRADIENT, block);
-    return noted(replica, scatter_gradient(replica->scatter, block, gradient));
+    return noted(replica,
+                 scatter_gradient(replica->scatter, block, begun, gradient));
 }
 
 static enum err block_done(void *arg, int block)
@@ -206,6 +206,7 @@ struct param_access replica_access_table(struct replica *replica)
                                       .release = block_release,
                                       .frozen = frozen_weights,
                                       .gradient = block_gradient,
+                                      .begins = block_begins,
                                       .gradient_done = block_done,
                                       .reach = reach,
                                       .pace = pace };

@@ -91,8 +91,7 @@ enum err replica_begin_leaf(struct replica *replica, int microstep)
         return ERR_OK;
     }
     if (replica_begins_slot(replica, microstep))
-        return reduce_slot(replica->reduce, !replica->options.adds_once,
-                           &replica->slot_gradient);
+        replica->slot_gradient = reduce_slot(replica->reduce);
     return ERR_OK;
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/parallel/gradient_zero.h"
 
 #define SPAN_UNIT 16 /* elements: partitions begin at multiples of 64 bytes */
 
@@ -133,10 +134,10 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
             arena_take(arena, (size_t)owner->own * sizeof(float));
     bytes->partial_sums = arena->used - bytes->gradients;
     size_t places = owner->ranks > 1 ? (size_t)places_of(scatter) : 0;
-    size_t wire =
-        scatter->options.bf16 ? places * (size_t)scatter->span * BF16_BYTES : 0;
-    scatter->receive =
-        arena_take(arena, places * (size_t)scatter->span * sizeof(float));
+    size_t received = places * (size_t)scatter->span;
+    bool bf16 = scatter->options.bf16;
+    size_t wire = bf16 ? received * BF16_BYTES : 0;
+    scatter->receive = arena_take(arena, bf16 ? 0 : received * sizeof(float));
     scatter->wire_out = arena_take(arena, wire);
     scatter->wire_in = arena_take(arena, wire);
     bytes->total = arena->used;
@@ -233,7 +234,8 @@ void scatter_microstep(struct scatter *scatter, int microstep)
 
 /* --- a block --- */
 
-enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
+enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
+                          float **gradient)
 {
     struct exchange *exchange = &scatter->exchange;
     int64_t elements = scatter->params->blocks[block].elements;
@@ -244,10 +246,10 @@ enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
     if (exchange->block != NO_BLOCK && !scatter->opened[block] &&
         scatter_buffer(scatter, exchange->block) == *gradient)
         TRY(scatter_exchange_finish(scatter));
-    if (!scatter->opened[block] && used)
-        TRY(scatter->kernels->zero(scatter->ctx, DTYPE_F32,
-                                   elements * scatter->options.own_leaves,
-                                   *gradient));
+    for (int i = 0; i < scatter->options.own_leaves; i++)
+        if (!scatter->opened[block] && used)
+            TRY(gradient_zero(scatter->kernels, scatter->ctx, scatter->params,
+                              block, begun, *gradient + i * elements));
     scatter->opened[block] = true;
     for (int i = 0; i < REQUESTS; i++)
         if (exchange->requests[i] != NULL)

@@ -66,8 +66,9 @@ void scatter_begin(struct scatter *scatter);
 void scatter_microstep(struct scatter *scatter, int microstep);
 enum err scatter_microstep_end(struct scatter *scatter);
 /* Where the block's gradients are accumulated: zeroed at the first call of a
- * microstep. */
-enum err scatter_gradient(struct scatter *scatter, int block, float **gradient);
+ * microstep, but with `begun` for what products begin. */
+enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
+                          float **gradient);
 /* Every block once in a microstep, in the same order on all ranks, with or
  * without a leaf. Collective. */
 enum err scatter_done(struct scatter *scatter, int block);

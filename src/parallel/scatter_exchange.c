@@ -10,6 +10,7 @@
  * of all leaves at once, so a block goes in rounds of a bounded width. */
 #include <assert.h>
 
+#include "src/parallel/adds.h"
 #include "src/parallel/scatter_impl.h"
 
 /* Whose gradients of a block are added together: of `members` ranks, from
@@ -70,23 +71,22 @@ static int64_t round_begin(const struct scatter *scatter,
            exchange->round * scatter->span;
 }
 
-/* Where the partition of this round lies for a leaf of the microstep. */
-static float *partition_of(const struct scatter *scatter,
-                           const struct reducers *reducers, int place)
+/* The partition of this round for a leaf of the microstep becomes sum `at`, which
+ * in bf16 is one and goes to the stack. */
+static void put_partition(const struct scatter *scatter,
+                          const struct reducers *reducers, int place,
+                          struct adds *adds, int at, float *stack)
 {
     int rank = scatter->owner->rank;
     int part = place % reducers->parts;
-    if (member_rank(reducers, place / reducers->parts) == rank)
-        return scatter_buffer(scatter, scatter->exchange.block) +
-               round_begin(scatter, reducers, part, rank);
-    return scatter->receive + place * scatter->span;
-}
-
-static enum err add(const struct scatter *scatter, int64_t count,
-                    const float *from, float *to)
-{
-    return scatter->kernels->accumulate(scatter->ctx, DTYPE_F32, count, from,
-                                        to);
+    int64_t received = place * scatter->span;
+    bool own = member_rank(reducers, place / reducers->parts) == rank;
+    bool half = !own && scatter->options.bf16;
+    float *value = own ? scatter_buffer(scatter, scatter->exchange.block) +
+                             round_begin(scatter, reducers, part, rank)
+                       : scatter->receive + received;
+    adds_put(adds, at, half ? stack : value,
+             half ? scatter->wire_in + received * BF16_BYTES : NULL);
 }
 
 /* All partitions of the round are here. What of them stays goes to the stack. */
@@ -97,30 +97,27 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     struct reducers reducers = reducers_of(scatter, exchange->block);
     int64_t at = b->at + exchange->round * scatter->span;
     struct sums sums = exchange->sums;
-    float *values[TREE_DEPTH_MAX];
+    struct adds adds = { .kernels = scatter->kernels,
+                         .ctx = scatter->ctx,
+                         .n = count };
     int64_t end = scatter_leaf_end(scatter, sums.leaf);
-    int depth = scatter_depth(scatter, &sums);
-    for (int i = 0; i < depth; i++)
-        values[i] = scatter->stack[i] + at;
+    for (int i = 0; i < scatter_depth(scatter, &sums); i++)
+        adds_put(&adds, i, scatter->stack[i] + at, NULL);
     for (int place = 0; sums.leaf < end; place++) {
-        float *partition = partition_of(scatter, &reducers, place);
-        if (sums.leaf % scatter->options.leaves == 0)
-            values[sums.tree.depth] = partition;
-        else
-            TRY(add(scatter, count, partition, values[sums.tree.depth]));
+        int to = scatter_depth(scatter, &sums);
+        bool begins = sums.leaf % scatter->options.leaves == 0;
+        put_partition(scatter, &reducers, place, &adds, to,
+                      scatter->stack[0] + at);
+        if (!begins)
+            TRY(adds_join(&adds, to - 1));
         scatter_add_leaf(scatter, &sums);
         if (sums.leaf % scatter->options.leaves != 0)
             continue;
         while (tree_settle(&sums.tree, scatter->options.slots))
-            TRY(add(scatter, count, values[sums.tree.depth],
-                    values[sums.tree.depth - 1]));
+            TRY(adds_join(&adds, sums.tree.depth - 1));
     }
-    depth = scatter_depth(scatter, &sums);
-    for (int i = 0; i < depth; i++)
-        if (values[i] != scatter->stack[i] + at)
-            TRY(scatter->kernels->memory->copy(
-                scatter->ctx->stream, (size_t)count * sizeof(float), values[i],
-                scatter->stack[i] + at));
+    for (int i = 0; i < scatter_depth(scatter, &sums); i++)
+        TRY(adds_write(&adds, i, scatter->stack[i] + at));
     return ERR_OK;
 }
 
@@ -199,24 +196,6 @@ static enum err wait_round(struct scatter *scatter)
     return ERR_OK;
 }
 
-static enum err unpack_round(const struct scatter *scatter, int64_t count)
-{
-    struct reducers reducers = reducers_of(scatter, scatter->exchange.block);
-    int64_t leaf = scatter->exchange.sums.leaf;
-    int64_t active = scatter_leaf_end(scatter, leaf) - leaf;
-    if (!scatter->options.bf16 || count == 0)
-        return ERR_OK;
-    for (int64_t place = 0; place < active; place++) {
-        int64_t at = place * scatter->span;
-        if (member_rank(&reducers, (int)place / reducers.parts) !=
-            scatter->owner->rank)
-            TRY(scatter->kernels->unpack(
-                scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count,
-                scatter->wire_in + at * BF16_BYTES, scatter->receive + at));
-    }
-    return ERR_OK;
-}
-
 enum err scatter_exchange_start(struct scatter *scatter, int block)
 {
     assert(scatter->exchange.block == NO_BLOCK);
@@ -235,7 +214,6 @@ enum err scatter_exchange_finish(struct scatter *scatter)
         int64_t count = round_elements(scatter, exchange->block,
                                        scatter->owner->rank, exchange->round);
         TRY(wait_round(scatter));
-        TRY(unpack_round(scatter, count));
         if (count > 0)
             TRY(add_round(scatter, count));
         exchange->round++;

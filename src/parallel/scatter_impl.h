@@ -40,9 +40,9 @@ struct scatter {
     int depth;                    /* of the stack */
     float *stack[TREE_DEPTH_MAX]; /* [own] */
     float *buffer[BUFFERS];
-    float *receive; /* [places][span] */
-    char *wire_out; /* [places][span] bf16 */
-    char *wire_in;
+    float *receive;   /* [places][span], or in bf16 ... */
+    char *wire_in;    /* ... here, ... */
+    char *wire_out;   /* ... and what is sent */
     struct sums sums; /* before this microstep */
     int microstep;
     bool *opened; /* [blocks] in this microstep, of the host */

@@ -1,5 +1,5 @@
-/* predict [--shapes | --json] [--documents] [--gpu NAME] [--gpus N] [--RATE=NUMBER ...]
- * [MODEL] key=value ...: the time of a training step on one GPU, op by op, from
+/* predict [--shapes | --json] [--documents] [--gpu NAME] [--gpus N] [--ranks N]
+ * [--RATE=NUMBER ...] [MODEL] key=value ...: the time of a training step on one GPU, op by op, from
  * what the model and the replica really enqueue for the settings; nothing is
  * computed and no GPU is needed. MODEL is a preset. --documents: two in every
  * sample. --gpu: of tessera-plan's, an H200 otherwise; its rates follow from the
@@ -10,6 +10,9 @@
  * measured: shares of the rates, which are the best that
  * users have measured (predict_ranges). --gpus: each of N has that batch, and what
  * it exchanges is behind its step whole, by half or not at all.
+ *
+ * --ranks: this is one of so many, 8 a node, that share the batch under zero2 or
+ * zero3; messages take no time (predict_ranks).
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +27,10 @@
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
 #include "tests/gpu/predict_rate.h"
+#include "tests/growth/stub_comm.h"
+
+/* In predict_ranks alone. */
+#pragma weak stub_comm_create
 
 #define OVERRIDES_MAX 64
 
@@ -43,7 +50,7 @@ static const struct {
 
 struct options {
     bool shapes, documents, json;
-    int gpus;
+    int gpus, ranks;
     const struct plan_gpu *gpu, *h200;
 };
 
@@ -51,6 +58,8 @@ struct step {
     struct options options;
     struct train_settings settings;
     const struct kernels *kernels;
+    struct kernels own; /* the replica's */
+    struct kernel_memory memory;
     struct comm *comm;
     struct params *params;
     struct model *model;
@@ -152,6 +161,9 @@ static enum err parse_option(char **argv, struct options *o, int *used)
         if (o->gpus < 1)
             return err_set(ERR_USAGE, "--gpus %s: give a number", value);
         *used = 2;
+    } else if (strcmp(argv[0], "--ranks") == 0) {
+        o->ranks = atoi(value);
+        *used = 2;
     } else {
         TRY(parse_rate(argv[0]));
     }
@@ -171,7 +183,7 @@ static enum err parse(int argc, char **argv, struct step *step)
     int count = 5;
     TRY(plan_gpu_find("h200", &o->h200));
     o->gpu = o->h200;
-    o->gpus = 1;
+    o->gpus = o->ranks = 1;
     for (int i = 1, used = 1; i < argc; i += used, used = 1) {
         if (argv[i][0] == '-')
             TRY(parse_option(argv + i, o, &used));
@@ -185,6 +197,13 @@ static enum err parse(int argc, char **argv, struct step *step)
         }
     }
     TRY(start_settings_load(NULL, overrides, count, settings));
+    bool by_block = settings->parallel.strategy == REPLICA_ZERO2 ||
+                    settings->parallel.strategy == REPLICA_ZERO3;
+    if (o->ranks < 1 || (o->ranks > 1) != (stub_comm_create != NULL) ||
+        (o->ranks > 1 && !by_block))
+        return err_set(ERR_USAGE,
+                       "--ranks: predict has one, predict_ranks more, "
+                       "with parallel.strategy=zero2 or zero3");
     if (settings->model.experts > 0)
         return err_set(ERR_UNSUPPORTED,
                        "a mixture of experts: only dense models are predicted");
@@ -206,15 +225,24 @@ static enum err make(struct step *step)
     step->kernels = predict_table(planned);
     struct train_memory_place place = { .kernels = step->kernels,
                                         .threads = 1,
-                                        .ranks = 1 };
-    TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
+                                        .ranks = step->options.ranks };
+    if (step->options.ranks > 1)
+        step->comm = stub_comm_create(step->options.ranks / 2,
+                                      step->options.ranks, 8);
+    else
+        TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
     TRY(train_memory_plan(s, &place, &step->plan));
     TRY(params_create(config, &step->params));
     TRY(train_memory_model(s, 1, &options));
     options.stream = &step->book;
     TRY(model_create(config, step->params, step->kernels, &options,
                      &step->model));
-    TRY(replica_create(step->comm, step->kernels, model_ctx(step->model),
+    /* messages between ranks that are not there are comm's alone */
+    step->own = *step->kernels;
+    step->memory = *step->own.memory;
+    step->memory.device = step->options.ranks == 1;
+    step->own.memory = &step->memory;
+    TRY(replica_create(step->comm, &step->own, model_ctx(step->model),
                        step->params, &replica, &step->replica));
     size_t tokens = (size_t)(s->train.microbatch * s->data.seq_len);
     int32_t *numbers = NULL;
@@ -329,10 +357,30 @@ static void print_ops(const struct notebook *book, double all_s)
     }
 }
 
+/* What gradients take in the device's memory, and kernels, for each microbatch;
+ * without what their way to other ranks takes. */
+static void print_gradients(const struct step *step, double launches)
+{
+    double bytes = 0.0, adds = 0.0;
+    double microsteps = replica_microsteps(step->replica);
+    double blocks = microsteps * step->params->block_count;
+    for (int i = 0; i < step->book.count; i++) {
+        const struct note *n = &step->book.notes[i];
+        bool adds_up =
+            strcmp(n->op, "add_tree") == 0 || strcmp(n->op, "accumulate") == 0;
+        bytes += (double)n->calls * n->gradient;
+        adds += adds_up && n->gradient > 0 ? (double)n->calls * n->launches : 0;
+    }
+    printf("gradients %.1f bytes a parameter, kernels %.1f a block, of these "
+           "%.1f add, in each microbatch\n",
+           bytes / microsteps / (double)step->params->numel, launches / blocks,
+           adds / blocks);
+}
+
 static double step_flops(const struct step *step)
 {
     const struct train_settings *s = &step->settings;
-    return (double)s->train.global_batch *
+    return (double)s->train.global_batch / step->options.ranks *
            model_config_flops_per_sequence(&s->model, s->data.seq_len);
 }
 
@@ -404,6 +452,7 @@ static void print_table(struct step *step)
     qsort(book->notes, (size_t)book->count, sizeof book->notes[0], by_time);
     printf("%8s %10s %10s %10s %6s\n", "calls", "TFLOP", "GB", "ms", "%");
     (step->options.shapes ? print_shapes : print_ops)(book, all_s);
+    print_gradients(step, launches);
     printf("step %.1f ms, device %.1f ms, host %.1f ms for %.0f kernels, "
            "%.0f tokens/s, MFU %.3f, memory %.1f GiB\n",
            all_s * 1e3, device_s * 1e3, host_s * 1e3, launches,

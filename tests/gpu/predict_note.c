@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernels/kernel_profile.h"
+
 /* What is computed does not matter, only how much. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -41,6 +43,18 @@ static enum err stream(const struct kernel_ctx *ctx, const char *op, int64_t m,
             .op = op, .m = m, .n = n, .bytes = bytes, .launches = launches });
 }
 
+/* One of gradients and their sums, which alone are in fp32. */
+static enum err sums(const struct kernel_ctx *ctx, const char *op,
+                     enum dtype dtype, int64_t n, double bytes)
+{
+    return note(ctx, (struct note){ .op = op,
+                                    .m = n,
+                                    .n = 1,
+                                    .bytes = bytes,
+                                    .gradient = dtype == DTYPE_F32 ? bytes : 0,
+                                    .launches = 1 });
+}
+
 static double size(enum dtype dtype, int64_t rows, int64_t columns)
 {
     return (double)rows * (double)columns * (double)dtype_bytes(dtype);
@@ -52,18 +66,19 @@ static enum err note_gemm KERNEL_LIKE(gemm)
 {
     const struct gemm *g = gemm;
     static const char *const names[] = { "gemm NT", "gemm NN", "gemm TN" };
-    double c = size(g->form == GEMM_TN ? DTYPE_F32 : dtype, g->m, g->n);
-    return note(ctx,
-                (struct note){
-                    .op = names[g->form],
-                    .kind = NOTE_GEMM,
-                    .m = g->m,
-                    .n = g->n,
-                    .k = g->k,
-                    .flops = 2.0 * (double)g->m * (double)g->n * (double)g->k,
-                    .bytes = size(dtype, g->m, g->k) + size(dtype, g->n, g->k) +
-                             (g->accumulate ? 2.0 * c : c),
-                    .launches = 1 });
+    double c = size(g->form == GEMM_TN ? DTYPE_F32 : dtype, g->m, g->n) *
+               (g->accumulate && !g->begins ? 2.0 : 1.0);
+    return note(
+        ctx, (struct note){
+                 .op = names[g->form],
+                 .kind = NOTE_GEMM,
+                 .m = g->m,
+                 .n = g->n,
+                 .k = g->k,
+                 .flops = 2.0 * (double)g->m * (double)g->n * (double)g->k,
+                 .bytes = size(dtype, g->m, g->k) + size(dtype, g->n, g->k) + c,
+                 .gradient = g->form == GEMM_TN ? c : 0,
+                 .launches = 1 });
 }
 
 /* Of `products` products of scores' size, `q` and `kv` tensors as large as the
@@ -215,7 +230,7 @@ static enum err note_bias_backward KERNEL_LIKE(bias_backward)
 
 static enum err note_accumulate KERNEL_LIKE(accumulate)
 {
-    return stream(ctx, "accumulate", n, 1, 3.0 * size(dtype, n, 1), 1);
+    return sums(ctx, "accumulate", dtype, n, 3.0 * size(dtype, n, 1));
 }
 
 static enum err note_add KERNEL_LIKE(add)
@@ -223,9 +238,15 @@ static enum err note_add KERNEL_LIKE(add)
     return stream(ctx, "add", n, 1, 3.0 * size(dtype, n, 1), 1);
 }
 
+static enum err note_add_tree KERNEL_LIKE(add_tree)
+{
+    return sums(ctx, "add_tree", DTYPE_F32, n,
+                kernel_work_add_tree(ctx, n, tree, out).bytes);
+}
+
 static enum err note_zero KERNEL_LIKE(zero)
 {
-    return stream(ctx, "zero", n, 1, size(dtype, n, 1), 1);
+    return sums(ctx, "zero", dtype, n, size(dtype, n, 1));
 }
 
 static enum err note_copy_rows KERNEL_LIKE(copy_rows)
@@ -346,6 +367,7 @@ static struct kernels table = {
     .bias_backward = note_bias_backward,
     .accumulate = note_accumulate,
     .add = note_add,
+    .add_tree = note_add_tree,
     .zero = note_zero,
     .copy_rows = note_copy_rows,
     .convert = note_convert,

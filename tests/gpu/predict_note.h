@@ -1,7 +1,7 @@
 /* A table whose ops compute nothing: each notes what it was asked for, with the
  * operations and bytes that its contract costs. Tensors are addresses without
  * memory, so that a step of any model takes a moment. The stream of the context
- * is the notebook. Dense models in bf16 or fp32, in one piece. */
+ * is the notebook. Dense models in bf16 or fp32, in one piece or by blocks. */
 #pragma once
 
 #include <stdint.h>
@@ -25,6 +25,7 @@ struct note {
                         columns */
     double flops;    /* of one call; attention's are the causal half */
     double bytes;    /* read and written by one call */
+    double gradient; /* of these, of gradients of weights and their sums */
     bool own;        /* attention that cuDNN does not do */
     int launches;    /* kernels of one call */
     int64_t calls;
