@@ -35,11 +35,11 @@ static const struct {
 
 static int adding_signal; /* what ends this rank as it adds; 0: nothing */
 
-static enum err add_or_end KERNEL_LIKE(add)
+static enum err add_or_end KERNEL_LIKE(add_tree)
 {
     if (adding_signal != 0)
         raise(adding_signal);
-    return fixture_add(ctx, dtype, n, a, scale, b, out);
+    return fixture_add_tree(ctx, n, tree, out);
 }
 
 static enum err exchange(struct comm *comm, int number)
@@ -53,7 +53,7 @@ static enum err exchange(struct comm *comm, int number)
     bool victim = rank == cases[number].victim;
     enum place place = victim ? cases[number].place : NOWHERE;
     float *own;
-    kernels.add = add_or_end;
+    kernels.add_tree = add_or_end;
     TRY(comm_tensors_create(comm, kernels.memory, NULL, EXCHANGE_AUTO,
                             &tensors));
     TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, NULL, RANKS,

@@ -227,8 +227,8 @@ static enum err make(struct step *step)
                                         .threads = 1,
                                         .ranks = step->options.ranks };
     if (step->options.ranks > 1)
-        step->comm = stub_comm_create(step->options.ranks / 2,
-                                      step->options.ranks, 8);
+        step->comm =
+            stub_comm_create(step->options.ranks / 2, step->options.ranks, 8);
     else
         TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
     TRY(train_memory_plan(s, &place, &step->plan));

@@ -31,6 +31,7 @@
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
 #include "src/train/start/start.h"
+#include "src/train/loop/train_run_tell.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/run_data.h"
 
@@ -218,34 +219,6 @@ out:
     return rc;
 }
 
-/* From here on Composer warns, too. */
-#define DECAY_USUAL 1e-3
-
-/* PyTorch's usual 0.1 would be the end of the weights. */
-static void warn_of_decay(const char *where, double decay,
-                          const struct optimizer_ops *optimizer)
-{
-    if (!optimizer->decay_by_lr && decay >= DECAY_USUAL)
-        log_warn("%sweight_decay = %g: with %s weights shrink by that in every "
-                 "step at the peak rate; where it is to be multiplied by lr, "
-                 "as in PyTorch, use torch_adamw",
-                 where, decay, optimizer->name);
-}
-
-static void warn_of_decays(const struct train_settings *s)
-{
-    const struct optimizer_ops *rest = optimizer_at(s->optimizer.name);
-    warn_of_decay("optimizer.", s->optimizer.weight_decay, rest);
-    for (int i = 0; i < s->groups.count; i++) {
-        char where[64];
-        const struct optimizer_ops *optimizer = s->groups.list[i].optimizer;
-        double decay = s->groups.own[i].weight_decay;
-        snprintf(where, sizeof where, "optimizer.groups: item %d: ", i + 1);
-        if (optimizer != rest || decay != s->optimizer.weight_decay)
-            warn_of_decay(where, decay, optimizer);
-    }
-}
-
 static void log_plan(const struct attempt *try)
 {
     const struct run *t = try->run;
@@ -317,39 +290,12 @@ static enum err start_trainer(struct attempt *try)
         run->now.record.peak_flops = try->peak_flops;
         run->now.record.peak_source = try->peak_source;
     } else if (try->rank == 0) {
-        warn_of_decays(try->settings);
+        train_run_tell_decay(try->settings);
         trainer_record_find_peak(run);
     }
     TRY(comm_agree(try->comm, events_listen_table(&run->events, NULL, run)));
     TRY(trainer_start(run));
     return comm_agree(try->comm, trainer_memory_plan(run, &try->plan));
-}
-
-#define FEW_RANKS 8
-
-/* At the first start: what the batch settles for good. */
-static void tell_slots(const struct train_settings *s)
-{
-    int most = train_memory_ranks_max(s);
-    const struct setting *slots = train_settings_setting("parallel.slots");
-    int64_t batch = s->train.global_batch;
-    int64_t wanted = FEW_RANKS;
-    log_info("this run can have at most %d ranks, at any start: parallel.slots "
-             "(%lld) stays%s",
-             most, (long long)s->parallel.slots,
-             s->parallel.strategy >= REPLICA_ZERO2
-                 ? ", and bounds the ranks of ddp and zero1"
-                 : "");
-    if (most >= FEW_RANKS || s->given[slots - train_settings_schema])
-        return;
-    while (wanted < batch && batch % wanted != 0)
-        wanted++;
-    if (wanted <= batch)
-        log_warn("train.global_batch = %lld gives %lld slots: if more than %d "
-                 "ranks are ever to train this run, start it anew with "
-                 "parallel.slots=%lld",
-                 (long long)batch, (long long)s->parallel.slots, most,
-                 (long long)wanted);
 }
 
 /* Rank 0: what an attempt begins with. */
@@ -364,7 +310,7 @@ static enum err tell_start(const struct attempt *try)
     }
     log_plan(try);
     if (try->number == 1)
-        tell_slots(&run->settings);
+        train_run_tell_slots(&run->settings);
     run_data_tell(run->inputs.sets, &run->settings, run->inputs.order,
                   run->plan.max_steps, run->inputs.eval_data);
     return ERR_OK;
