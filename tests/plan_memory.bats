@@ -198,6 +198,15 @@ one_short() {
     train 2 "$DIR/told-elastic" "${LARGE[@]}" train.max_duration=4ba train.microbatch=32
     [ "$(stored "$dir")" = 32 ]
     [ "$(digest "$dir")" = "$(digest "$DIR/told-elastic")" ]
+    # a start that made no step binds nothing: neither its limit nor its room
+    start 2 "$DIR/begun" "${LARGE[@]}" train.max_duration=1000ba checkpoint.interval=900ba
+    wait_for 60 test -s "$DIR/begun/metrics.jsonl"
+    kill -9 $(ranks_of $pid)
+    wait $pid || true
+    [ -z "$(ls "$DIR/begun/checkpoints")" ]
+    one_short $kib "$DIR/begun" "${LARGE[@]}"
+    [ "$status" -eq 0 ]
+    [ "$(stored "$DIR/begun")" = 32 ]
     # one that was begun with more room needs it on
     train 2 "$DIR/wide" "${LARGE[@]}"
     rm "$DIR/wide/config.cfg"

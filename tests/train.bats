@@ -294,7 +294,7 @@ bad() {
 @test "more memory than there is: exit 93 before it is touched" {
     bad 93 "a rank needs 8.4 TiB of memory" "$CONF" "run.dir=$DIR/huge" \
         data.train="$DIR/data/train" data.eval="$DIR/data/eval" data.seq_len=64 \
-        train.global_batch=40000000
+        train.global_batch=40000000 train.microbatch=5000000
 }
 
 @test "ranks with other settings or data than rank 0 are named" {

@@ -54,7 +54,7 @@ static enum err check_weights(const struct replica_options *options, int ranks)
     if (ranks % degree != 0)
         return err_set(ERR_USAGE,
                        "parallel.shard_degree (%d) does not divide the %d "
-                       "ranks: choose a divisor, or 0 for all of them",
+                       "ranks: choose a divisor, or -1 for all of them",
                        degree, ranks);
     return ERR_OK;
 }

@@ -333,7 +333,9 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
     if (near->parallel.strategy != settings->parallel.strategy)
         clean_join(text, size, " ", "parallel.strategy=%s",
                    replica_strategy_names[near->parallel.strategy]);
-    if (near->parallel.shard_degree != settings->parallel.shard_degree)
+    if (near->parallel.shard_degree != settings->parallel.shard_degree &&
+        (near->parallel.shard_degree > 0 ||
+         settings->parallel.shard_degree > 0))
         clean_join(text, size, " ", "parallel.shard_degree=%lld",
                    (long long)near->parallel.shard_degree);
     if (near->parallel.slots != settings->parallel.slots)

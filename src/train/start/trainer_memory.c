@@ -81,13 +81,15 @@ static struct train_settings *read_started(const struct run *run)
     return NULL;
 }
 
-/* Only "run" promises its bits for one strategy: there it stays. */
+/* Only "run" promises its bits for one strategy: there it stays, if it was left
+ * open, and else its degree. */
 static void keep_strategy(struct run *run, const struct train_settings *started,
-                          char *why, size_t size)
+                          bool open, char *why, size_t size)
 {
     struct train_settings *s = &run->settings;
     size_t used = strlen(why);
-    bool known = started->parallel.strategy != REPLICA_AUTO;
+    bool known = started->parallel.strategy != REPLICA_AUTO &&
+                 (open || started->parallel.strategy == s->parallel.strategy);
     if (started->parallel.strategy == s->parallel.strategy &&
         started->parallel.shard_degree == s->parallel.shard_degree)
         return;
@@ -107,14 +109,15 @@ static void keep_strategy(struct run *run, const struct train_settings *started,
 }
 
 /* The run's microbatch is in its checkpoint, which is read when the strategy is
- * settled; the last start had the same. */
+ * settled; the last start had the same, if nobody has set another limit since. */
 static int64_t expected_microbatch(const struct train_settings *s,
                                    const struct train_settings *started)
 {
     assert(s->parallel.slots > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t then = started != NULL ? started->train.microbatch : 0;
-    bool known = then > 0 && slot % then == 0;
+    bool known = then > 0 && slot % then == 0 &&
+                 started->memory.limit == s->memory.limit;
     return known && s->microbatch_automatic ? then : s->train.microbatch;
 }
 
@@ -124,11 +127,12 @@ static enum err choose_strategy(struct run *run,
                                 const struct train_settings *started)
 {
     struct train_settings *s = &run->settings;
+    bool open = s->parallel.strategy == REPLICA_AUTO;
     char why[384];
     TRY(train_memory_strategy(s, place, (size_t)s->memory.limit, why,
                               sizeof why));
     if (started != NULL)
-        keep_strategy(run, started, why, sizeof why);
+        keep_strategy(run, started, open, why, sizeof why);
     log_info("%s", why);
     return ERR_OK;
 }
@@ -265,7 +269,9 @@ static enum err step_down(struct run *run, bool begun)
     if (run->rank == 0)
         log_warn("train.microbatch is now %lld, no longer %lld%s: %s",
                  (long long)smaller, (long long)s->train.microbatch,
-                 elastic ? " (the run keeps it, and has the bits of it)" : "",
+                 elastic && !run->engine.place.resumed
+                     ? " (the run keeps it, and has the bits of it)"
+                     : "",
                  err_text());
     s->train.microbatch = smaller;
     run->engine.shrunk = true;
@@ -288,14 +294,14 @@ enum err trainer_memory_create(struct run *run)
             rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        TRY(step_down(run, run->engine.place.resumed));
+        TRY(step_down(run, run->engine.adopted));
         drop_leaf(run);
     }
 }
 
 enum err trainer_memory_shrink(struct run *run)
 {
-    TRY(step_down(run, run->position.step > 0));
+    TRY(step_down(run, run->engine.adopted || run->position.step > 0));
     drop_leaf(run);
     return trainer_memory_create(run);
 }
@@ -303,7 +309,7 @@ enum err trainer_memory_shrink(struct run *run)
 enum err trainer_memory_adopt(struct run *run, int64_t microbatch)
 {
     run->settings.train.microbatch = microbatch;
-    run->engine.place.resumed = true; /* also where config.cfg is gone */
+    run->engine.place.resumed = run->engine.adopted = true;
     assert(microbatch > 0);
     drop_leaf(run);
     return trainer_memory_create(run);
