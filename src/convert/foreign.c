@@ -216,9 +216,10 @@ static double number(struct foreign *f, const char *key, double otherwise)
 static enum err put_batch(struct foreign *f)
 {
     char text[32];
-    double ranks =
-        number(f, "parallelism.data_parallel_shard_degree", f->ranks) *
+    double groups =
         number(f, "parallelism.data_parallel_replicate_degree", 1);
+    double ranks = groups * number(f, "parallelism.data_parallel_shard_degree",
+                                   f->ranks / groups);
     double steps = number(f, "gradient_accumulation_steps", 1);
     double each = number(f, "training.batch_size", 8);
     each = number(f, "training.local_batch_size", each);
