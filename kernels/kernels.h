@@ -69,7 +69,8 @@ struct kernels {
     /* Whether slower kernels of our own may compute where a library is missing
      * or has nothing for a shape: true until this is called, and the log says
      * so. false: ops and measure return ERR_UNSUPPORTED then, and so does this
-     * if a library is missing. NULL, as the next: there are no libraries. */
+     * if a library is missing. Behind memory->use(), whose GPU the libraries'
+     * handles are for. NULL, as the next: there are no libraries. */
     enum err (*allow_fallback)(bool allow);
     /* Which of them compute what was asked for so far. */
     void (*chosen)(struct kernel_chosen *out);

@@ -334,6 +334,14 @@ static void test_broken_pipe(struct comm *comm)
     everywhere(comm, told, "a broken pipe is an error");
 }
 
+/* Kernels are loaded before NCCL's wait for peers, unless the user says otherwise. */
+static void test_loading(struct comm *comm)
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    everywhere(comm, loading != NULL && strcmp(loading, "EAGER") == 0,
+               "CUDA is told to load kernels at the start");
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm;
@@ -345,6 +353,7 @@ int main(int argc, char **argv)
         tap_silence();
     test_identity(comm);
     test_broken_pipe(comm);
+    test_loading(comm);
     test_ring(comm, 0, "ring of empty messages");
     test_ring(comm, 1, "ring of one byte");
     test_ring(comm, 100000, "ring of 100 kB");

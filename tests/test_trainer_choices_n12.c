@@ -200,6 +200,24 @@ static void test_fast(struct world *world)
     installed = "1";
 }
 
+static void test_no_step(struct world *world)
+{
+    struct run *run;
+    enum err rc = open_run(world, "anew", "elastic", &run);
+    if (rc == ERR_OK)
+        rc = trainer_choices_settle(run);
+    trainer_destroy(run);
+    installed = "2";
+    if (rc == ERR_OK)
+        rc = open_run(world, "anew", "elastic", &run);
+    if (rc == ERR_OK)
+        rc = trainer_choices_settle(run);
+    everywhere(world, rc == ERR_OK && strcmp(chosen, "2 measured\n") == 0,
+               "another library: a start that made no step binds nothing");
+    trainer_destroy(run);
+    installed = "1";
+}
+
 /* The others wait as long as rank 0 measures. */
 static void test_slow(struct world *world)
 {
@@ -250,6 +268,7 @@ static void run_tests(struct world *world)
 {
     test_fresh(world);
     test_resumed(world);
+    test_no_step(world);
     test_fast(world);
     test_slow(world);
     test_same(world);

@@ -439,6 +439,8 @@ static enum err start_mpi(int *argc, char ***argv)
     setenv("OMPI_MCA_mtl_ofi_provider_exclude",
            "shm,sockets,tcp,udp,rstream,usnic,net,tcp;ofi_rxm,udp;ofi_rxd", 0);
 #endif
+    /* before a CUDA-aware MPI's first call of CUDA: DESIGN.md */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided));
     if (provided < MPI_THREAD_SERIALIZED)
         rc = err_set(ERR_UNSUPPORTED,

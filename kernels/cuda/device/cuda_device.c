@@ -82,12 +82,8 @@ enum err cuda_device_error(int code, const char *format, ...)
                    cudaGetErrorString((cudaError_t)code), todo);
 }
 
-/* The first call of CUDA's in a process. Kernels that are loaded at their first launch
- * may have to wait for the device, where one of NCCL's may wait for a peer: beyond
- * all deadlines. So all are loaded at the start, unless the user says otherwise. */
 enum err cuda_device_count(int *count)
 {
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     cudaError_t code = cudaGetDeviceCount(count);
     if (code == cudaSuccess && *count == 0)
         code = cudaErrorNoDevice;

@@ -46,6 +46,10 @@ static enum err open_kernels(struct run *run)
     TRY(trainer_backend_find(&run->settings, run->ranks, &run->engine.kernels));
     const struct kernel_memory *memory = run->engine.kernels->memory;
     TRY(memory->use(comm_local_rank(run->comm)));
+    /* the libraries' handles belong to the GPU that is used when they are made */
+    if (run->engine.kernels->allow_fallback != NULL)
+        TRY(run->engine.kernels->allow_fallback(
+            trainer_backend_falls_back(&run->settings)));
     TRY(memory->stream_create(false, &run->engine.stream));
     TRY(memory->event_create(&run->engine.copied));
     run->engine.ctx.stream = run->engine.stream;

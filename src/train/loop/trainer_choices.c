@@ -178,7 +178,9 @@ enum err trainer_choices_settle(struct run *run)
     if (run->engine.kernels->measure == NULL)
         return ERR_OK;
     TRY(find(run));
-    bool may_change = run->settings.parallel.determinism == DETERMINISM_FAST ||
+    /* a file of a start that made no step binds nothing */
+    bool may_change = run->position.step == 0 ||
+                      run->settings.parallel.determinism == DETERMINISM_FAST ||
                       run->settings.parallel.allow_arithmetic_change;
     rc = choose_together(run);
     if (rc != ERR_UNSUPPORTED || !may_change)

@@ -108,8 +108,6 @@ enum err trainer_backend_find(struct train_settings *settings, int ranks,
         s->hardware.fallback =
             !cpu && ranks > 1 ? FALLBACK_REFUSE : FALLBACK_WARN;
     assert(s->hardware.backend != BACKEND_AUTO && ranks > 0);
-    if ((*out)->allow_fallback != NULL)
-        TRY((*out)->allow_fallback(trainer_backend_falls_back(s)));
     return ERR_OK;
 }
 

@@ -15,8 +15,7 @@ enum err trainer_backend_check(const struct train_settings *settings);
 
 /* The table of this machine for a run of so many ranks; hardware.backend,
  * hardware.fallback and train.precision are no longer "auto" then.
- * ERR_UNSUPPORTED says what is missing, a library that hardware.fallback does
- * not let go as well. */
+ * ERR_UNSUPPORTED says what is missing. */
 enum err trainer_backend_find(struct train_settings *settings, int ranks,
                               const struct kernels **out);
 
