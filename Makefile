@@ -249,7 +249,7 @@ install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a 
 
 install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
-	    $(addprefix $(DESTDIR)$(PREFIX)/share/,tessera/conf tessera/examples pkgconfig) \
+	    $(addprefix $(DESTDIR)$(PREFIX)/share/,tessera/conf/sweeps tessera/examples pkgconfig) \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(MODULEDIR)/tessera
 	$(call put,755,bin,$(filter-out %launch,$(PROGRAMS)))
 	$(call put,644,libexec/tessera/lib,$(wildcard jobs/lib/*.sh))
@@ -257,6 +257,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	ln -sf ../libexec/tessera/launch $(DESTDIR)$(PREFIX)/bin/tessera-launch
 	$(call put,644,share/tessera,$(wildcard jobs/*.sbatch))
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
+	$(call put,644,share/tessera/conf/sweeps,$(wildcard jobs/conf/sweeps/*.cfg))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
 	$(call put,644,include,src/train/extend/tessera_plugin.h)
 	$(call put,644,share/tessera/examples,$(wildcard docs/examples/*))

@@ -21,6 +21,7 @@ END
 config = "run.cfg";
 dir = "runs";
 target = 5.0;
+price = 36;
 grid = ( { key = "optimizer.lr"; values = "1e-4 | 5e-3"; },
          { key = "train.max_duration"; values = "6ba | 12ba"; } );
 END
@@ -75,6 +76,10 @@ sweep() {
     jq -e '.runs[1].seconds_to_target == null and
         (.runs[3].seconds_to_target | . > 0) and
         .runs[3].seconds_to_target <= .runs[3].seconds' "$DIR/out.json"
+    # what it has cost is a column
+    jq -e '.runs | all(.cost > 0)' "$DIR/out.json"
+    sweep --report >"$DIR/table"
+    grep -E 'to target +(kWh +)?cost  run$' "$DIR/table"
     # the best run is on the front, and a run that is beaten in both is not
     jq -e '. as $all | .runs | to_entries | all(.value as $r | $r.front ==
         ([$all.runs[] | select((.quality < $r.quality and .seconds <= $r.seconds)

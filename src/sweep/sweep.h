@@ -31,6 +31,9 @@ static const char *const sweep_quality_names[] = { "lower", "higher", NULL };
     S(CHOICE(sweep_quality), better, "lower", "which quality is better")       \
     S(FLOAT(-1e30, 1e30), target, "0",                                         \
       "quality of which the time to reach it is told; 0: none")                \
+    S(FLOAT(0, 1e9), price, "0",                                               \
+      "of an hour of a GPU, or of a core without GPUs: what each run costs "   \
+      "is told; 0: not told")                                                  \
     S(LIST(axis), grid, NULL,                                                  \
       "settings and their values: ( { key = \"optimizer.lr\"; values = "       \
       "\"1e-3 | 3e-3\"; }, ... )")
@@ -127,6 +130,7 @@ struct sweep_result {
     double seconds;   /* in attempts */
     double to_target; /* seconds in attempts; NaN: not reached, or not known */
     double energy_j;  /* 0: not told */
+    double cost;      /* at the price, of its attempts */
     bool front; /* no other is as good at less cost, or better at the same */
 };
 

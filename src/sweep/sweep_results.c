@@ -126,6 +126,7 @@ enum err sweep_result(const struct sweep *sweep, int64_t number,
     out->state = SWEEP_BEGUN;
     out->steps = run->last_step < 0 ? 0 : run->last_step;
     out->energy_j = run->energy_j;
+    out->cost = run->device_hours * sweep->settings.price;
     for (size_t a = 0; a < run->attempt_count; a++)
         out->seconds +=
             (double)(run->attempts[a].end_us - run->attempts[a].start_us) / 1e6;
@@ -184,6 +185,16 @@ static void print_seconds(FILE *out, double seconds)
     clean_fprintf(out, "%10s", seconds > 0 ? UNITS_SECONDS(seconds) : "-");
 }
 
+/* Columns that are there where something is known of them. */
+static void print_spent(const struct sweep *sweep, bool energy,
+                        const struct sweep_result *r, FILE *out)
+{
+    if (energy)
+        print_number(out, r->energy_j > 0 ? r->energy_j / 3.6e6 : NAN);
+    if (sweep->settings.price > 0)
+        print_number(out, r->cost);
+}
+
 /* The place of the next best behind those that are `done`. */
 static int64_t next_best(const struct sweep *sweep,
                          const struct sweep_result *results, const bool *done)
@@ -199,10 +210,15 @@ static int64_t next_best(const struct sweep *sweep,
 enum err sweep_print(const struct sweep *sweep,
                      const struct sweep_result *results, FILE *out)
 {
-    bool *done = NULL;
+    bool *done = NULL, energy = false;
     TRY(new_zeroed(&done, (size_t)sweep->runs));
-    clean_fprintf(out, "%c %10s%8s%11s%10s%10s  run\n", ' ', "state", "steps",
-                  sweep->settings.metric, "time", "to target");
+    for (int64_t i = 0; i < sweep->runs; i++)
+        energy |= results[i].energy_j > 0;
+    clean_fprintf(out, "%c %10s%8s%11s%10s%10s%*s%*s  run\n", ' ', "state",
+                  "steps", sweep->settings.metric, "time", "to target",
+                  energy ? 11 : 0, energy ? "kWh" : "",
+                  sweep->settings.price > 0 ? 11 : 0,
+                  sweep->settings.price > 0 ? "cost" : "");
     for (int64_t n = 0; n < sweep->runs; n++) {
         int64_t i = next_best(sweep, results, done);
         const struct sweep_result *r = &results[i];
@@ -215,6 +231,7 @@ enum err sweep_print(const struct sweep *sweep,
         print_number(out, r->quality);
         print_seconds(out, r->seconds);
         print_seconds(out, r->to_target);
+        print_spent(sweep, energy, r, out);
         clean_fprintf(out, "  %s%s%s\n", name, r->reason[0] != '\0' ? ": " : "",
                       r->reason);
     }
@@ -238,13 +255,15 @@ enum err sweep_json(const struct sweep *sweep,
                                 jsontext_string(sweep_value(sweep, i, a)));
         json_array_append_new(
             runs,
-            json_pack("{s:s, s:o, s:s, s:I, s:o, s:f, s:o, s:o, s:b}", "run",
+            json_pack("{s:s, s:o, s:s, s:I, s:o, s:f, s:o, s:o, s:o, s:b}", "run",
                       name, "settings", settings, "state",
                       state_names[r->state], "steps", (json_int_t)r->steps,
                       "quality", jsontext_real(r->quality), "seconds",
                       r->seconds, "seconds_to_target",
                       jsontext_real(r->to_target), "energy_j",
                       jsontext_real(r->energy_j > 0 ? r->energy_j : NAN),
+                      "cost",
+                      jsontext_real(sweep->settings.price > 0 ? r->cost : NAN),
                       "front", (int)r->front));
     }
     json_t *all =
