@@ -40,7 +40,6 @@ END
     stand_in bin/mpirun <<<'echo "mpirun (Open MPI) 4.1.4"'
     stand_in bin/nvidia-smi <<'END'
 case "$*" in
-    -L) for ((i = 0; i < ${GPUS:-1}; i++)); do echo "GPU $i: Pretended"; done ;;
     *=clocks_event_reasons.active*) [ -z "$OLD_DRIVER" ] || { echo "Field \"clocks_event_reasons.active\" is not a valid field"; exit 2; } ;;
     *=clocks_throttle_reasons.active*) [ -n "$OLD_DRIVER" ] || exit 2 ;;
     *-lms*)
@@ -54,7 +53,7 @@ END
     stand_in bin/compute-sanitizer <<<'while [[ $1 == -* ]]; do shift 2; done; exec "$@"'
     stand_in build/gpu/products <<'END'
 : libcublasLt.so.13 libcudnn.so.9
-if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended ${GPU_NAME:-H200}, cuBLASLt 130100, cuDNN 91900"; exit; fi
+if [ "$1" = --describe ]; then echo "GPUs ${GPUS:-1}"; echo "CUDA kernels, Pretended ${GPU_NAME:-H200}, cuBLASLt 130100, cuDNN 91900"; exit; fi
 echo "ok - gemm 7b up NT: 8 algorithms"; echo "$*"
 END
     stand_in build/gpu/predict <<<'echo "{\"peak_tflops\": 989.5, \"memory_gbps\": 4800, \"mfu\": {\"low\": 0.333, \"expected\": 0.391, \"high\": 0.461}}"'
@@ -160,7 +159,7 @@ run_tree() {
     [[ "$output" == *"stopped-rank "*"skipped  it takes 2 GPUs, and 1 are visible"* ]]
     [[ "$output" == *"test_nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
     [[ "$output" == *"shared-gpu-refused "*" ok "*"exchange-two-ranks "*" ok       staged"* ]]
-    [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C, throttled by 0x4 0x0, see clocks.csv"* ]]
+    [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C, throttled by power-cap, see clocks.csv"* ]]
     [[ "$output" == *"library-nccl"*"test_attention_cudnn"*"test_kernels_norm"*"sanitizer-"*"digest-"*"loss-"*"model-125m"* ]]
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
     [[ "$output" == *"model-125m "*" ok       12.5 ms a step, 100 tokens/s, MFU 0.5, causal 0.4 of known, predicted 0.333 to 0.461, 0.391 expected"* ]]
@@ -246,7 +245,9 @@ END
 
 @test "the first ten minutes: every line in its order, and ten to send" {
     make_tree
-    GPUS=4 run_tree
+    mv "$TREE/build/bin/tessera-train" "$TREE/later" # what is built takes none of them
+    printf 'gpu tiny-data:\nall:\n\tmv later build/bin/tessera-train\n' >"$TREE/Makefile"
+    SECONDS=599 GPUS=4 run_tree
     echo "# rehearsed in $SECONDS s" >&3
     [ "$status" -eq 1 ]
     [[ "$output" == *"topology GPU0 X NV18"*"library-nccl"*"test_attention_cudnn "*"products "*"copy-rate "*"product-8192 "*"model-125m "*"model-1b "*"test_nccl "*"digest-zero3-1-auto "*"digest-zero1-4-auto "*"memory-zero3-4-auto "*"digest-shards-4 "*"digest-experts-4 "*"digest-sequences-4 "*"digest-fp8-4 "*"stopped-rank "*"---- send this ----"* ]]
@@ -262,15 +263,42 @@ END
     [[ "${sent[9]}" == *" 1 failed, 0 skipped; first copy-rate: "* ]]
 }
 
+@test "a check that the ten minutes end has not failed" {
+    make_tree
+    sed -i 's/^QUICK_S=.*/QUICK_S=12/' "$TREE/tests/gpu/quick.bash"
+    stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - a"; sleep 60'
+    run_tree
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"test_attention_cudnn "*" skipped  the ten minutes ended"*"products "*" skipped  12 s are over"*"10 "*" 0 failed, "* ]]
+    stand_in build/gpu/test_attention_cudnn <<<'echo "not ok 1 - a"; sleep 60'
+    run_tree
+    [[ "$status" -eq 1 && "$output" == *"test_attention_cudnn "*" FAILED   exit status 124, 1 of 1 points"* ]]
+    make_tree
+    sed -i 's/^QUICK_S=.*/QUICK_S=12/' "$TREE/tests/gpu/quick.bash"
+    stand_in build/bin/tessera-train <<<'exec sleep 60'
+    run_tree
+    [[ "$output" == *"model-125m "*" skipped  the ten minutes ended"*"model-1b "*" skipped  the ten minutes ended"* ]]
+}
+
+@test "a run that takes no notice of SIGTERM is killed" {
+    eval "$(sed -n '/^gone()/,/^}/p; /^end_run()/,/^}/p' tests/gpu/run)"
+    bash -c 'trap "" TERM; echo >"$0"; while :; do sleep 1; done' "$DIR/began" 3>&- &
+    victim=$!
+    until [ -e "$DIR/began" ]; do sleep 0.1; done
+    end_run $victim
+    run ! kill -0 $victim
+}
+
 @test "another driver's names, a GPU that nobody predicted, two nodes of Slurm" {
     make_tree
     stand_in bin/srun <<'END'
 while [[ $1 == --* ]]; do [[ $1 != --ntasks=* ]] || n=${1#*=}; shift; done
 FAR=1 exec "$(dirname "$0")/../tests/mpirun" "$n" "$@"
 END
-    OLD_DRIVER=throttle GPU_NAME=X1 SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 run_tree --srun
+    sed -i s/0x4/0x1/ "$TREE/bin/nvidia-smi"
+    OLD_DRIVER=throttle GPU_NAME="H200 NVL" SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 run_tree --srun
     [[ "$output" == *"MFU 0.5, causal 0.4 of known, without a prediction"* ]]
-    [[ "$output" == *"throttled by 0x4 0x0"* ]]
+    [[ "$output" == *"throttled by idle, "* ]]
     [[ "$output" == *"digest-zero3-2-auto "*" ok "*"digest-experts-2 "*" ok "* ]]
     [[ "$output" == *"stopped-rank "*" ok       rank 1"* ]]
     [[ "$output" == *"1 GPUs on each of 2 nodes"* ]]

@@ -315,10 +315,12 @@ static enum err describe(void)
 {
     const struct kernels *table;
     char text[256];
+    int count = 0;
     TRY(kernels_find("cuda", "auto", &table));
+    TRY(table->memory->visible(&count));
     TRY(table->memory->use(0));
     table->describe(text, sizeof text);
-    printf("%s\n", text);
+    printf("GPUs %d\n%s\n", count, text);
     return ERR_OK;
 }
 

@@ -167,7 +167,7 @@ ranks_of() {
 # A rank that is stopped in the middle of a step is named by the other one, and
 # the run ends.
 stopped_rank_test() {
-    local command pid victim lines=0 end code=0 launcher CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}
+    local command pid victim lines=0 end limit code=0 launcher CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}
     if [ "$(all_ranks)" -lt 2 ]; then
         verdict stopped-rank skipped "it takes 2 GPUs, and $GPUS are visible"
         return
@@ -177,15 +177,17 @@ stopped_rank_test() {
         eval.interval=1000000ba checkpoint.interval=1000000ba train.global_batch=32 parallel.slots=8 parallel.timeout_s=10
     LD_LIBRARY_PATH=$LIBRARIES "${launcher[@]}" "${command[@]}" >"$OUT/stopped-rank.log" 2>&1 </dev/null &
     pid=$!
-    end=$((SECONDS + $(limit_of 120)))
+    limit=$(limit_of 120)
+    end=$((SECONDS + limit))
     while [ "$lines" -lt 3 ] && [ $SECONDS -lt $end ] && kill -0 $pid 2>/dev/null; do
         sleep 0.1
         lines=$(wc -l 2>/dev/null <"$WORK/stopped/metrics.jsonl" || echo 0)
     done
     victim=$(ranks_of $pid "$WORK/stopped" | tail -n 1)
     if [ -z "$victim" ] || ! kill -STOP "$victim"; then
-        verdict stopped-rank FAILED "there was no rank to stop after $lines steps, see stopped-rank.log: $(tail -n 1 "$OUT/stopped-rank.log" | cut -c 1-200)"
-        kill $pid 2>/dev/null
+        [[ $limit -eq 120 || $SECONDS -lt $end || $lines -ge 3 ]] || code=$ENDED
+        failed stopped-rank $code "there was no rank to stop after $lines steps, see stopped-rank.log: $(tail -n 1 "$OUT/stopped-rank.log" | cut -c 1-200)"
+        end_run $pid
         return
     fi
     end=$((SECONDS + 60))
@@ -194,7 +196,8 @@ stopped_rank_test() {
     done
     kill -CONT "$victim" 2>/dev/null
     if kill -0 $pid 2>/dev/null; then
-        kill $pid
+        # shellcheck disable=SC2046 # numbers are words
+        end_run $pid $(ranks_of $pid "$WORK/stopped")
         verdict stopped-rank FAILED "the others still waited after 60 s with a deadline of 10 s"
         return
     fi

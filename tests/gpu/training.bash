@@ -64,10 +64,12 @@ same_digest() {
 
 # kill_after STEPS NAME COMMAND ...: a run into $WORK/NAME that is killed as soon as
 # so many are in its metrics; sets `lines` to how many those are, and fails if it
-# ended by itself. Its output goes to train-killed-NAME.log
+# ended by itself, with ENDED if the ten minutes ended. Its output goes to train-killed-NAME.log
 kill_after() {
-    local want=$1 name=$2 pid end=$((SECONDS + $(limit_of 300)))
+    local want=$1 name=$2 pid limit end
     shift 2
+    limit=$(limit_of 300)
+    end=$((SECONDS + limit))
     lines=0
     LD_LIBRARY_PATH=$LIBRARIES "$@" >"$OUT/train-killed-$name.log" 2>&1 </dev/null &
     pid=$!
@@ -75,9 +77,13 @@ kill_after() {
         sleep 0.05
         lines=$(wc -l 2>/dev/null <"$WORK/$name/metrics.jsonl" || echo 0)
     done
-    kill -9 $pid 2>/dev/null || return 1
-    wait $pid 2>/dev/null
-    [ "$lines" -ge "$want" ]
+    kill -0 $pid 2>/dev/null || return 1
+    disown $pid
+    kill -9 $pid
+    gone $pid 10 || say "    process $pid does not end after kill -9"
+    [ "$lines" -lt "$want" ] || return 0
+    [ "$limit" -eq 300 ] || return $ENDED
+    return 1
 }
 
 # A run that is killed half-way and started again ends in the same bits.
@@ -174,7 +180,7 @@ text_of() {
     local folder=$WORK/text-$1
     if [ ! -d "$folder" ]; then
         head -c 6000000 /dev/urandom | base64 >"$WORK/text"
-        run_logged "text-$1" 100 "$BIN/tessera-data" tokenize --seq-len "$1" --out "$folder" "$WORK/text" || return
+        run_logged "text-$1" 100 "$BIN/tessera-data" tokenize --seq-len "$1" --out "$folder" "$WORK/text" || return $?
     fi
     echo "$folder"
 }
@@ -188,7 +194,7 @@ median() {
 # computes attention, since a figure of our own would say little about the rest.
 # models_tests [NAMES]: all, or these
 models_tests() {
-    local name settings seq text lines attention names=${1:-}
+    local name settings seq text lines attention code names=${1:-}
     if [ ! -x "$BIN/tessera-train" ] || [ ! -x "$BIN/tessera-data" ]; then
         verdict models skipped "tessera-train and tessera-data were not built"
         return
@@ -197,8 +203,10 @@ models_tests() {
     while read -r name settings; do
         [[ -z $names || " $names " == *" $name "* ]] || continue
         seq=$(sed -E 's/.*data\.seq_len=([0-9]+).*/\1/' <<<"$settings")
-        if ! text=$(text_of "$seq"); then
-            verdict "model-$name" FAILED "no text, see text-$seq.log: $(tail -n 1 "$OUT/text-$seq.log" | cut -c 1-200)"
+        text=$(text_of "$seq")
+        code=$?
+        if [ $code -ne 0 ]; then
+            failed "model-$name" $code "no text, see text-$seq.log: $(tail -n 1 "$OUT/text-$seq.log" | cut -c 1-200)"
             continue
         fi
         # shellcheck disable=SC2046,SC2086 # settings are words
@@ -206,7 +214,7 @@ models_tests() {
             hardware.backend=cuda train.max_duration=1000000ba checkpoint.interval=0ba $settings; then
             verdict "model-$name" ok "$(median "model-$name" step_ms) ms a step, $(median "model-$name" tokens_per_s) tokens/s, MFU $(median "model-$name" mfu), causal $(median "model-$name" mfu_causal) of $(metric "model-$name" peak_source), $(predicted $settings)"
         else
-            verdict "model-$name" FAILED "$lines of 10 steps, see train-killed-model-$name.log: $(tail -n 1 "$OUT/train-killed-model-$name.log" | cut -c 1-200)"
+            failed "model-$name" $? "$lines of 10 steps, see train-killed-model-$name.log: $(tail -n 1 "$OUT/train-killed-model-$name.log" | cut -c 1-200)"
             continue
         fi
         attention=$(metric "model-$name" attention)
