@@ -497,8 +497,18 @@ static void check_text(void)
                strcmp(text, again) == 0 &&
                forward(two, DTYPE_BF16, &biased) == ERR_OK && own_runs == 0,
            "another rank takes them");
+    int plans = fake_dnn.plans;
+    tap_ok(cuda_attention_choice_read(two, &ctx, text) == ERR_OK &&
+               fake_dnn.plans == plans &&
+               forward(two, DTYPE_BF16, &plain) == ERR_OK && own_runs == 0,
+           "who reads them again has the plans already");
     check_damaged(two);
     check_elsewhere(two, &narrow, text, "of scratch here");
+    tap_ok(forward(two, DTYPE_BF16, &plain) == ERR_OK && own_runs == 0,
+           "what cannot be had takes no plan away");
+    check_elsewhere(
+        two, &ctx, "cudnn 9\ncudnn forward 2 16 4 2 64 plain 2 4 100:3=0:7=1\n",
+        "is here and makes no plan: cuDNN: making a plan");
     check_elsewhere(two, &ctx, "cudnn 9\ncudnn forward 2 16 4 2 64 plain\n",
                     "did not keep");
     check_elsewhere(two, &ctx, "cudnn 9\ncudnn backward 1 16 4 2 64 plain 2\n",
@@ -518,6 +528,14 @@ static void check_text(void)
                forward(two, DTYPE_BF16, &plain) == ERR_OK &&
                fake_dnn.engine == 2,
            "the engine is the text's and not the first, the parts as well");
+    cuda_attention_choice_forget(two);
+    own_runs = 0;
+    bool began =
+        forward(two, DTYPE_BF16, &plain) == ERR_OK && own_runs == 1 &&
+        cuda_attention_choice_measure(two, &ctx, memory, MEMORY) == ERR_OK;
+    own_runs = 0;
+    tap_ok(began && forward(two, DTYPE_BF16, &plain) == ERR_OK && own_runs == 0,
+           "what is forgotten is measured anew");
     cuda_attention_choice_destroy(one);
     cuda_attention_choice_destroy(two);
     free(text);

@@ -24,6 +24,7 @@ struct entry {
     struct cuda_attention_line line;
     bool chosen;
     struct cuda_dnn_attention *plan; /* there where the line is cuDNN's */
+    struct entry *lender; /* whose plan it has while a text is read */
 };
 
 struct cuda_attention_choice {
@@ -384,6 +385,23 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
     return err_set(ERR_MEMORY, "no memory for the choice of attention");
 }
 
+/* Plans take seconds: who reads what it has, as a run that goes back, keeps them. */
+static void borrow_plan(struct cuda_attention_choice *choice,
+                        struct entry *entry)
+{
+    struct cuda_attention_line *want = &entry->line;
+    for (int i = 0; i < choice->count && entry->plan == NULL; i++) {
+        struct entry *old = &choice->entries[i];
+        if (memcmp(&old->line.key, &want->key, sizeof want->key) == 0 &&
+            memcmp(&old->line.cut, &want->cut, sizeof want->cut) == 0 &&
+            strcmp(old->line.engine, want->engine) == 0) {
+            entry->plan = old->plan;
+            entry->lender = old;
+            old->plan = NULL;
+        }
+    }
+}
+
 /* What decides bits is what it was when the text was written, and runs here. */
 static enum err plan_entry(struct cuda_attention_choice *choice,
                            const struct kernel_ctx *ctx, size_t version,
@@ -399,18 +417,18 @@ static enum err plan_entry(struct cuda_attention_choice *choice,
         return err_set(ERR_UNSUPPORTED,
                        "the run's choice of attention is of a version that did "
                        "not keep cuDNN's engines: " ANEW);
-    enum err rc = make_plan(choice, entry);
+    borrow_plan(choice, entry);
+    enum err rc = entry->plan != NULL ? ERR_OK : make_plan(choice, entry);
     if (rc == ERR_OK &&
         cuda_dnn_attention_scratch(entry->plan) > ctx->scratch_bytes)
         rc = err_set(ERR_UNSUPPORTED,
-                     "cuDNN needs %zu KiB of scratch here, of %zu",
+                     "cuDNN needs %zu KiB of scratch here, of %zu: go on with "
+                     "GPUs as it began on",
                      cuda_dnn_attention_scratch(entry->plan) >> 10,
                      ctx->scratch_bytes >> 10);
     if (rc != ERR_UNSUPPORTED)
         return rc;
-    return err_set(rc,
-                   "%s cannot be the run's: %s: go on with GPUs as it began "
-                   "on, or " ANEW,
+    return err_set(rc, "%s cannot be the run's: %s, or " ANEW,
                    words_of(&entry->line.key, words), err_text());
 }
 
@@ -444,12 +462,24 @@ enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
             continue;
         cuda_dnn_attention_destroy(entry->plan);
         *entry = entries[i];
+        entry->lender = NULL;
         entries[i].plan = NULL;
     }
     choice->settled = true;
 out:
     for (int i = 0; i < count; i++)
-        cuda_dnn_attention_destroy(entries[i].plan);
+        if (rc != ERR_OK && entries[i].lender != NULL)
+            entries[i].lender->plan = entries[i].plan;
+        else
+            cuda_dnn_attention_destroy(entries[i].plan);
     free(entries);
     return rc;
+}
+
+void cuda_attention_choice_forget(struct cuda_attention_choice *choice)
+{
+    for (int i = 0; i < choice->count; i++)
+        cuda_dnn_attention_destroy(choice->entries[i].plan);
+    choice->count = 0;
+    choice->settled = choice->full = false;
 }

@@ -70,3 +70,5 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
 enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
                                     const struct kernel_ctx *ctx,
                                     const char *text);
+/* As at the beginning: attention is the own one until shapes are met anew. */
+void cuda_attention_choice_forget(struct cuda_attention_choice *choice);

@@ -128,6 +128,14 @@ static enum err attention_read(const struct kernel_ctx *ctx, const char *text)
                    "here: load the version that the run began with");
 }
 
+static void attention_forget(void)
+{
+#ifdef KERNELS_CUDNN
+    if (attention_shared() != NULL)
+        cuda_attention_choice_forget(attention);
+#endif
+}
+
 /* --- both --- */
 
 enum err cuda_choice_measure(const struct kernel_ctx *ctx, void *memory,
@@ -181,6 +189,8 @@ enum err cuda_choice_read(const struct kernel_ctx *ctx, const char *text)
     if (*products != '\0')
         TRY_OUT(cuda_blas_choose(blas, products));
 out:
+    if (rc != ERR_OK) /* who measures now has no half of the text's */
+        attention_forget();
     free(products);
     return rc;
 }

@@ -37,6 +37,8 @@ struct cuda_dnn_graph {
     cudnnBackendDescriptor_t device, graph, heuristics, plan;
     int64_t workspace;
     struct err_kept failed; /* first */
+    struct err_kept
+        refused; /* why the engine that is asked for makes no plan */
 };
 
 /* --- descriptors --- */
@@ -384,19 +386,22 @@ static void try_engine(struct cuda_dnn_graph *graph,
     name_engine(graph, config, name);
     if (!is_any(engine) && strcmp(name, engine) != 0)
         return;
-    bool works = library->desc_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
-                                      &plan) == CUDNN_STATUS_SUCCESS &&
-                 library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                              &config) == CUDNN_STATUS_SUCCESS &&
-                 library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                              &graph->device) == CUDNN_STATUS_SUCCESS &&
-                 library->finalize(plan) == CUDNN_STATUS_SUCCESS &&
-                 library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                              CUDNN_TYPE_INT64, 1, &got,
-                              &graph->workspace) == CUDNN_STATUS_SUCCESS;
-    if (!works) {
+    cudnnStatus_t status =
+        library->desc_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->device);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->finalize(plan);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                              CUDNN_TYPE_INT64, 1, &got, &graph->workspace);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        err_keep(&graph->refused,
+                 cuda_dnn_library_error(library, status, "making a plan"));
         drop(graph, plan);
         return;
     }
@@ -434,8 +439,13 @@ enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
                        "cuDNN: none of %lld engines makes a plan; "
                        "CUDNN_LOGLEVEL_DBG=2 says why",
                        (long long)got);
+    if (graph->refused.code != ERR_OK)
+        return err_set(ERR_UNSUPPORTED,
+                       "cuDNN's engine %s is here and makes no plan: %s",
+                       engine, graph->refused.text);
     return err_set(ERR_UNSUPPORTED,
-                   "cuDNN: engine %s is none of the %lld that this GPU has",
+                   "cuDNN: engine %s is none of the %lld that this GPU has: go "
+                   "on with GPUs as it began on",
                    engine, (long long)got);
 }
 
