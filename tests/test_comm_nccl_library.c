@@ -113,6 +113,25 @@ static void test_config(void)
     comm_nccl_library_config(&library, &config);
     tap_is_str(getenv("NCCL_MAX_NCHANNELS"), "32",
                "unless the user has said otherwise");
+    unsetenv("NCCL_MAX_NCHANNELS");
+    char why[256];
+    fake_version = 21700;
+    setenv("NCCL_MIN_CTAS", "24", 1);
+    setenv("NCCL_MAX_CTAS", "8", 1);
+    setenv("NCCL_MIN_NCHANNELS", "9999", 1);
+    comm_nccl_library_config(&library, &config);
+    comm_nccl_library_ctas_why(why, sizeof why);
+    tap_ok(config.ctas_max == 24 && comm_nccl_library_ctas() == 64,
+           "a site's least is asked for, its most is planned");
+    tap_is_str(why,
+               "maxCTAs=24: the memory plan counts buffers of 64, "
+               "NCCL_MIN_CTAS=24, NCCL_MAX_CTAS=8, NCCL_MIN_NCHANNELS=9999",
+               "and told");
+    unsetenv("NCCL_MIN_CTAS");
+    unsetenv("NCCL_MIN_NCHANNELS");
+    tap_is_int(comm_nccl_library_ctas(), COMM_NCCL_CTAS,
+               "what has fewer changes no plan");
+    unsetenv("NCCL_MAX_CTAS");
 }
 
 static const char *error_text(int result)

@@ -192,6 +192,14 @@ static void test_nccl(const struct memory_plan_input *base)
     }
     tap_is_int(buffers[0], 0, "one rank has none");
     tap_is_int(buffers[1], (int64_t)16 * 12 << 20, "one peer on the node");
+    setenv("NCCL_MAX_CTAS", "32", 1);
+    input.ranks = 2;
+    input.replica.exchange = EXCHANGE_STAGED;
+    struct memory_plan none = plan_of(&input);
+    input.replica.exchange = EXCHANGE_AUTO;
+    tap_is_int((long long)(plan_of(&input).total - none.total),
+               (int64_t)32 * 12 << 20, "as many channels as a site allows");
+    unsetenv("NCCL_MAX_CTAS");
     tap_is_int(buffers[2], (int64_t)(7 * 2 * 12 + 2 * 32) << 20,
                "7 peers on the node, others elsewhere");
     input.kernels = base->kernels;

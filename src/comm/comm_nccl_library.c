@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/clean.h"
 #include "src/base/process.h"
 
 #define FILE_NAME "libnccl.so.2"
@@ -51,6 +52,38 @@ void comm_nccl_library_close(struct comm_nccl_library *library)
     process_library_close(library, sizeof *library);
 }
 
+/* With which a user, or a site, has others than a program asks for; to 64 of them. */
+static const char *const limits[] = { "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
+                                      "NCCL_MIN_NCHANNELS",
+                                      "NCCL_MAX_NCHANNELS" };
+#define LIMITS (sizeof limits / sizeof *limits)
+
+static int larger_of(int most, const char *name)
+{
+    const char *text = getenv(name);
+    long value = text != NULL ? strtol(text, NULL, 0) : 0;
+    return value <= most ? most : value > 64 ? 64 : (int)value;
+}
+
+int comm_nccl_library_ctas(void)
+{
+    int most = COMM_NCCL_CTAS;
+    for (size_t i = 0; i < LIMITS; i++)
+        most = larger_of(most, limits[i]);
+    return most;
+}
+
+void comm_nccl_library_ctas_why(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "maxCTAs=%d: the memory plan counts buffers of %d",
+             larger_of(COMM_NCCL_CTAS, "NCCL_MIN_CTAS"),
+             comm_nccl_library_ctas());
+    for (size_t i = 0; i < LIMITS; i++)
+        if (getenv(limits[i]) != NULL)
+            clean_join(text, bytes, ", ", "%s=%.16s", limits[i],
+                       getenv(limits[i]));
+}
+
 void comm_nccl_library_config(const struct comm_nccl_library *library,
                               struct comm_nccl_config *out)
 {
@@ -63,7 +96,8 @@ void comm_nccl_library_config(const struct comm_nccl_library *library,
         .version = older ? COMM_NCCL_CONFIG_OLD : COMM_NCCL_CONFIG_NEW,
         .cga_cluster = INT_MIN,
         .ctas_min = INT_MIN,
-        .ctas_max = older ? INT_MIN : COMM_NCCL_CTAS,
+        .ctas_max =
+            older ? INT_MIN : larger_of(COMM_NCCL_CTAS, "NCCL_MIN_CTAS"),
         .split_share = INT_MIN,
     };
     if (!older)

@@ -49,6 +49,10 @@ struct comm_nccl_config {
 /* Blocks of NCCL's kernels, and so channels of messages, at most: their buffers are
  * the most that NCCL takes, and what the memory plan counts. Its own limit is 32. */
 #define COMM_NCCL_CTAS 16
+/* The most that NCCL takes as the environment is: what the memory plan counts. */
+int comm_nccl_library_ctas(void);
+/* What is asked for, and what of the user's goes over it, as text. */
+void comm_nccl_library_ctas_why(char *text, size_t bytes);
 
 /* Its functions: what one returns (an int is an enum comm_nccl_result), its name
  * here and there, its arguments; comm is a ncclComm_t, stream a cudaStream_t. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/new.h"
 #include "src/comm/comm_tensors_impl.h"
 
@@ -249,20 +250,13 @@ static void nccl_why(const struct comm_tensors *tensors, char *text,
                      size_t bytes)
 {
     const char *loading = getenv("CUDA_MODULE_LOADING");
-    const char *user = getenv("NCCL_MAX_CTAS");
     (void)tensors;
-    int used =
-        user != NULL
-            ? snprintf(text, bytes, "NCCL_MAX_CTAS=%.16s: the user's", user)
-            : snprintf(text, bytes,
-                       "maxCTAs=%d: the buffers that the memory plan "
-                       "counts",
-                       COMM_NCCL_CTAS);
-    snprintf(text + used, bytes - (size_t)used,
-             "; CUDA_MODULE_LOADING=%.16s: %s", loading != NULL ? loading : "",
-             loading != NULL && strcmp(loading, "EAGER") == 0
-                 ? "no kernel is loaded where one of NCCL's waits for a peer"
-                 : "the user's");
+    comm_nccl_library_ctas_why(text, bytes);
+    clean_join(text, bytes, "; ", "CUDA_MODULE_LOADING=%.16s: %s",
+               loading != NULL ? loading : "",
+               loading != NULL && strcmp(loading, "EAGER") == 0
+                   ? "no kernel is loaded where one of NCCL's waits for a peer"
+                   : "the user's");
 }
 
 static enum err nccl_open(struct comm_tensors *tensors)

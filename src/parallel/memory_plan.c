@@ -48,15 +48,14 @@
  * each peer on the node and each channel for messages, 4 MiB (NCCL_BUFFSIZE),
  * 0.5 (LL) and 4.7 (LL128), in two pieces of multiples of 2 MiB. */
 #define NCCL_CONNECTION_BYTES (12 * MIB)
-/* GPUs of a node, and channels between two of them where they are all that
- * there are, as on machines with NVSwitch, where they are as many as NCCL is allowed
- * to have; among nodes it is 2 at most. */
+/* GPUs of a node. Channels between two of them, where they are all that there are, as
+ * on machines with NVSwitch, are as many as NCCL is allowed to have
+ * (comm_nccl_library_ctas()); among nodes it is 2 at most. */
 #define NCCL_NODE 8
-#define NCCL_CHANNELS COMM_NCCL_CTAS
 #define NCCL_CHANNELS_FAR 2
 /* All peers on other nodes share a pool each way: 16 pieces of 128 KiB for each
  * channel. */
-#define NCCL_POOLS_BYTES (2 * NCCL_CHANNELS * 16 * (MIB / 8))
+#define NCCL_POOLS_BYTES(channels) (2 * (channels)*16 * (MIB / 8))
 
 /* The flat strategies cut the row of all tensors, the others each of them. */
 static size_t item_bytes(const struct memory_plan_input *input,
@@ -86,13 +85,14 @@ static size_t nccl_bytes(const struct memory_plan_input *input)
     bool used = input->kernels->memory->device &&
                 input->replica.exchange != EXCHANGE_STAGED;
     size_t near = NCCL_NODE - 1;
+    size_t channels = (size_t)comm_nccl_library_ctas();
     if (!used || input->ranks == 1)
         return 0;
     if (input->ranks > NCCL_NODE)
         return near * NCCL_CHANNELS_FAR * NCCL_CONNECTION_BYTES +
-               NCCL_POOLS_BYTES;
+               NCCL_POOLS_BYTES(channels);
     near = (size_t)input->ranks - 1;
-    return near * NCCL_CHANNELS * NCCL_CONNECTION_BYTES;
+    return near * channels * NCCL_CONNECTION_BYTES;
 }
 
 static size_t sum(const size_t *bytes, int count)

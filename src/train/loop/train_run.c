@@ -129,7 +129,7 @@ static enum err record_hardware(const struct attempt *try)
 {
     const struct run *t = try->run;
     struct kernel_chosen chosen = { .products = NULL };
-    char exchange[64], why[256];
+    char exchange[64], why[512];
     replica_exchange(t->engine.replica, exchange, sizeof exchange);
     replica_exchange_why(t->engine.replica, why, sizeof why);
     if (t->engine.kernels->chosen != NULL)
