@@ -76,6 +76,18 @@ static void test_marks(void)
     tap_ok(marks_open == 0 && marks_begun == 3 &&
                strcmp(marks_first, "step") == 0,
            "who looks on hears of named spans, without a timeline");
+    struct timeline_span outer, inner;
+    timeline_marks = &marks;
+    timeline_begin(NULL, &outer, TIMELINE_UPDATE);
+    timeline_begin(NULL, &inner, TIMELINE_LOADER);
+    int open = marks_open;
+    timeline_end(&outer, NULL);
+    tap_ok(open == 2 && marks_open == 0, "an error's ends with what is around");
+    timeline_begin(NULL, &outer, TIMELINE_UPDATE);
+    timeline_begin(NULL, &inner, TIMELINE_LOADER);
+    timeline_unmark(0);
+    tap_ok(marks_open == 0, "or all end where a run goes back");
+    timeline_marks = NULL;
 }
 
 static void test_nesting(void)

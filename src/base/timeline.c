@@ -20,6 +20,7 @@
 
 _Thread_local struct timeline_here *timeline_here;
 const struct timeline_marks *timeline_marks;
+_Thread_local int timeline_marked;
 const char *const timeline_names[TIMELINE_KINDS_OWN] = { TIMELINE_KINDS(
     TIMELINE_NAME) };
 

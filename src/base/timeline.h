@@ -128,12 +128,13 @@ struct timeline_marks {
     void (*end)(void);
 };
 extern const struct timeline_marks *timeline_marks;
+extern _Thread_local int timeline_marked; /* have begun and not ended */
 
 /* An open span, on its thread's stack. */
 struct timeline_span {
     struct timeline *timeline; /* NULL: none is on */
     int depth;
-    bool marked;
+    int marked; /* had begun before */
     unsigned start;
     int kind, outer_absorbing;
     int64_t begin_ns, outer_ns;
@@ -164,6 +165,13 @@ void timeline_open(struct timeline *timeline, struct timeline_span *span,
                    int kind);
 void timeline_close(struct timeline_span *span,
                     const struct timeline_detail *detail);
+
+/* Ends what an error has left open, too. */
+static inline void timeline_unmark(int marked)
+{
+    for (; timeline_marked > marked; timeline_marked--)
+        timeline_marks->end();
+}
 
 /* The thread is at this from now on, until it is back at the depth that this returns;
  * that is also the way out of whatever an error has left open. */
@@ -196,9 +204,11 @@ static inline void timeline_begin_named(struct timeline *timeline,
 {
     int depth = timeline_enter(name);
     span->timeline = NULL;
-    span->marked = timeline_marks != NULL && name != NULL;
-    if (span->marked)
+    span->marked = timeline_marked;
+    if (timeline_marks != NULL && name != NULL) {
         timeline_marks->begin(name);
+        timeline_marked++;
+    }
     if (timeline_on(timeline))
         timeline_open(timeline, span, kind);
     span->depth = depth;
@@ -216,8 +226,7 @@ static inline void timeline_end(struct timeline_span *span,
                                 const struct timeline_detail *detail)
 {
     timeline_leave(span->depth);
-    if (span->marked)
-        timeline_marks->end();
+    timeline_unmark(span->marked);
     if (span->timeline != NULL)
         timeline_close(span, detail);
 }

@@ -25,6 +25,7 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/base/timeline.h"
 #include "src/base/exit_code.h"
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
@@ -340,6 +341,7 @@ static enum err attempt_begin(struct attempt *try)
 static enum err go_back(struct attempt *try)
 {
     assert(try->run->now.back.asked && !try->run->now.finished);
+    timeline_unmark(0);
     try->back = try->run->now.back;
     try->peak_flops = try->run->now.record.peak_flops;
     try->peak_source = try->run->now.record.peak_source;
