@@ -95,6 +95,8 @@ static void check_peak(void)
         { "NVIDIA H200", 9, 132, 0, false, false, 989, 990, "table" },
         { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, false, 311, 313, "table" },
         { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, true, 0, 0, "table" },
+        { "NVIDIA RTX A1000", 8, 18, 1.46e9, false, false, 53, 54, "clock" },
+        { "NVIDIA H20", 9, 78, 1.98e9, false, false, 147, 149, "table" },
         { "NVIDIA B200", 10, 148, 0, false, false, 2249, 2251, "table" },
         { "NVIDIA GB200", 10, 152, 0, false, true, 4999, 5001, "table" },
         { "NVIDIA B300 SXM6 AC", 10, 160, 0, false, false, 2249, 2251,

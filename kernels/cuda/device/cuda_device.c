@@ -11,6 +11,7 @@
 #include "kernels/cuda/device/cuda_device.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdarg.h>
@@ -194,6 +195,7 @@ static const struct {
     { "H100", 132, 66.9e12, 989.4e12, 1978.9e12 },
     { "H200 NVL", 132, 60e12, 835.5e12, 1670.5e12 },
     { "H200", 132, 66.9e12, 989.4e12, 1978.9e12 },
+    { "H20", 78, 44e12, 148e12, 296e12 },
     { "A100", 108, 19.5e12, 312e12, 0 },
     { "GB200", 152, 80e12, 2500e12, 5000e12 },
     { "GB300", 152, 80e12, 2500e12, 5000e12 },
@@ -215,13 +217,20 @@ static const struct {
     { 12, 0, 256, 1024, 2048 },
 };
 
+/* As a word's end: "A100" is no part of "RTX A1000", "H20" none of "H200". */
+static bool is_named(const char *name, const char *sheet)
+{
+    const char *at = strstr(name, sheet);
+    return at != NULL && !isalnum((unsigned char)at[strlen(sheet)]);
+}
+
 double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
                               bool fp8, const char **source)
 {
     double count = info->multiprocessors;
     *source = "table";
     for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++)
-        if (strstr(info->name, sheets[i].name) != NULL)
+        if (is_named(info->name, sheets[i].name))
             return fmin(1.0, count / sheets[i].multiprocessors) *
                    (fp8    ? sheets[i].fp8
                     : fp32 ? sheets[i].fp32
