@@ -104,7 +104,7 @@ for ((i = from + 1; i <= ${last:-$steps}; i++)); do
     [ "$backend" = cpu ] || LOSS=5001
 done
 if [ "$steps" -ge 1000 ]; then
-    sleep 1
+    sleep 4 # on a busy machine, too, it is killed or a rank of it stopped before
     echo "error: NCCL: all-gather: not done within 10 s: rank 1 (here) did not come"
     exit 75
 fi
@@ -265,17 +265,18 @@ END
 
 @test "a check that the ten minutes end has not failed" {
     make_tree
-    sed -i 's/^QUICK_S=.*/QUICK_S=12/' "$TREE/tests/gpu/quick.bash"
+    # they end 10 s after this check begins
+    sed -i '/^quick_tests() {/a QUICK_S=$((SECONDS + 10))' "$TREE/tests/gpu/quick.bash"
     stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - a"; sleep 60'
     run_tree
     [ "$status" -eq 0 ]
-    [[ "$output" == *"test_attention_cudnn "*" skipped  the ten minutes ended"*"products "*" skipped  12 s are over"*"10 "*" 0 failed, "* ]]
+    [[ "$output" == *"test_attention_cudnn "*" skipped  the ten minutes ended"*"products "*" skipped  "*" s are over"*"10 "*" 0 failed, "* ]]
     stand_in build/gpu/test_attention_cudnn <<<'echo "not ok 1 - a"; sleep 60'
     run_tree
     [[ "$status" -eq 1 && "$output" == *"test_attention_cudnn "*" FAILED   exit status 124, 1 of 1 points"* ]]
     make_tree
-    sed -i 's/^QUICK_S=.*/QUICK_S=12/' "$TREE/tests/gpu/quick.bash"
-    stand_in build/bin/tessera-train <<<'exec sleep 60'
+    sed -i '/in_time models/i QUICK_S=$((SECONDS + 10))' "$TREE/tests/gpu/quick.bash"
+    stand_in build/bin/tessera-train <<<'[ "$1" = --help ] || exec sleep 60'
     run_tree
     [[ "$output" == *"model-125m "*" skipped  the ten minutes ended"*"model-1b "*" skipped  the ten minutes ended"* ]]
 }

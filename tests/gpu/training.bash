@@ -78,7 +78,7 @@ kill_after() {
         lines=$(wc -l 2>/dev/null <"$WORK/$name/metrics.jsonl" || echo 0)
     done
     kill -0 $pid 2>/dev/null || return 1
-    disown $pid
+    disown $pid 2>/dev/null
     kill -9 $pid
     gone $pid 10 || say "    process $pid does not end after kill -9"
     [ "$lines" -lt "$want" ] || return 0
