@@ -203,7 +203,7 @@ one_short() {
     wait_for 60 test -s "$DIR/begun/metrics.jsonl"
     kill -9 $(ranks_of $pid)
     wait $pid || true
-    [ -z "$(ls "$DIR/begun/checkpoints")" ]
+    [ -z "$(compgen -G "$DIR/begun/checkpoints/step-*")" ]
     one_short $kib "$DIR/begun" "${LARGE[@]}"
     [ "$status" -eq 0 ]
     [ "$(stored "$DIR/begun")" = 32 ]

@@ -514,7 +514,9 @@ static void check_text(void)
     check_elsewhere(two, &ctx, "cudnn 9\ncudnn backward 1 16 4 2 64 plain 2\n",
                     "did not keep");
     fake_dnn.first = 200;
-    check_elsewhere(two, &ctx, text, "is none of the 3");
+    check_elsewhere(
+        two, &ctx, "cudnn 9\ncudnn forward 2 16 4 2 64 plain 2 4 101:3=2:7=1\n",
+        "is none of the 3");
     fake_dnn.version = 10;
     check_elsewhere(two, &ctx, text, "its bits are others");
     tap_ok(cuda_attention_choice_read(two, &ctx,

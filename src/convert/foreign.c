@@ -216,8 +216,7 @@ static double number(struct foreign *f, const char *key, double otherwise)
 static enum err put_batch(struct foreign *f)
 {
     char text[32];
-    double groups =
-        number(f, "parallelism.data_parallel_replicate_degree", 1);
+    double groups = number(f, "parallelism.data_parallel_replicate_degree", 1);
     double ranks = groups * number(f, "parallelism.data_parallel_shard_degree",
                                    f->ranks / groups);
     double steps = number(f, "gradient_accumulation_steps", 1);

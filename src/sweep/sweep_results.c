@@ -255,16 +255,15 @@ enum err sweep_json(const struct sweep *sweep,
                                 jsontext_string(sweep_value(sweep, i, a)));
         json_array_append_new(
             runs,
-            json_pack("{s:s, s:o, s:s, s:I, s:o, s:f, s:o, s:o, s:o, s:b}", "run",
-                      name, "settings", settings, "state",
-                      state_names[r->state], "steps", (json_int_t)r->steps,
-                      "quality", jsontext_real(r->quality), "seconds",
-                      r->seconds, "seconds_to_target",
-                      jsontext_real(r->to_target), "energy_j",
-                      jsontext_real(r->energy_j > 0 ? r->energy_j : NAN),
-                      "cost",
-                      jsontext_real(sweep->settings.price > 0 ? r->cost : NAN),
-                      "front", (int)r->front));
+            json_pack(
+                "{s:s, s:o, s:s, s:I, s:o, s:f, s:o, s:o, s:o, s:b}", "run",
+                name, "settings", settings, "state", state_names[r->state],
+                "steps", (json_int_t)r->steps, "quality",
+                jsontext_real(r->quality), "seconds", r->seconds,
+                "seconds_to_target", jsontext_real(r->to_target), "energy_j",
+                jsontext_real(r->energy_j > 0 ? r->energy_j : NAN), "cost",
+                jsontext_real(sweep->settings.price > 0 ? r->cost : NAN),
+                "front", (int)r->front));
     }
     json_t *all =
         json_pack("{s:s, s:o}", "metric", sweep->settings.metric, "runs", runs);

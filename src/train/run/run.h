@@ -102,7 +102,7 @@ struct run_engine {
     struct model *model;
     struct replica *replica;
     struct trainer_fp8 *fp8; /* NULL in other precisions */
-    bool adopted; /* train.microbatch is a checkpoint's */
+    bool adopted;            /* train.microbatch is a checkpoint's */
     bool shrunk;  /* train.microbatch is smaller than the settings wanted */
     json_t *base; /* of a checkpoints' state, on all ranks (trainer_base.c);
                      NULL: none */
