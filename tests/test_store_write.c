@@ -74,13 +74,18 @@ static void test_small(void)
                store_size(store, "x/0/f", &bytes) == ERR_OK && bytes == -1,
            "a file has a length, and what only begins so is none");
     static const char *const texts[] = {
-        "<html>", "<ListBucketResult><Contents><Key>a",
+        "<html>",
+        "<ListBucketResult><Contents><Key>a",
         "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
         "<ListBucketResult><NextContinuationToken>x</NextContinuationToken>"
-        "</ListBucketResult>"
+        "</ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key><Size>-5</Size></Contents>"
+        "</ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key><Size>9999999999999999999"
+        "</Size></Contents></ListBucketResult>"
     };
     good = true;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         char rule[256];
         snprintf(rule, sizeof rule, "list-type text %s -", texts[i]);
         http_server_rules(&server, rule);

@@ -23,6 +23,7 @@
 #include "src/job/job_script.h"
 #include "src/job/slurm.h"
 #include "src/job/slurm_run.h"
+#include "src/mirror/home.h"
 #include "src/report/run_history.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/start/start_settings.h"
@@ -201,7 +202,8 @@ static enum err check_run(struct job *job, char *const *words, int count,
     int ranks = job->script.nodes * job->script.ranks;
     TRY(new_zeroed(&s, 1));
     TRY_OUT(start_settings_read(words[0], words + 1, count - 1, false, s));
-    TRY_OUT(start_settings_complete(s));
+    if (!start_settings_asks(s) || !home_is(train_settings_from(s).path))
+        TRY_OUT(start_settings_complete(s)); /* else the run will */
     if (ranks > train_memory_ranks_max(s))
         TRY_OUT(err_set(ERR_USAGE,
                         "%d nodes with %d ranks each, but the run can have at "

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
-#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/settings/options.h"
@@ -28,7 +27,6 @@
 #include "src/mirror/home.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/settings/train_settings.h"
-#include "src/train/start/start.h"
 #include "src/train/start/start_settings.h"
 
 static void usage(FILE *out)
@@ -127,18 +125,6 @@ out:
     return err_exit_code(rc);
 }
 
-/* Weights at an address, where they say the shape, may be long in coming. */
-static enum err fetch_shape(void *arg)
-{
-    const struct train_settings *s = arg;
-    char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX];
-    const char *from = train_settings_from(s).path;
-    return start_settings_asks(s) && home_is(from) &&
-                   ckpt_index_newest(path, s->run.dir) != ERR_OK
-               ? home_open(from, HOME_ALL, path, exact)
-               : ERR_OK;
-}
-
 /* The order matters: handlers of signals before the ranks meet, as a job may be
  * stopped while they wait; the log's rank as soon as it is known; and what rank
  * 0 alone has opened is shared only after all have read their settings. */
@@ -168,7 +154,6 @@ static int train(int argc, char **argv)
     if (rank == 0)
         log_set_level(settings->log.level);
     home_terms(settings->data.remote_deadline, stop_is_requested);
-    TRY_OUT(start_alone(comm, fetch_shape, settings));
     TRY_OUT(start_settings_share(comm, settings));
     TRY_OUT(comm_beat_start(comm, settings->parallel.lost_s));
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));

@@ -140,7 +140,7 @@ static enum err read_index(struct home_copy *copy)
          line = strtok_r(NULL, "\n", &rest)) {
         char *tag = strchr(line, '\t');
         char *name = tag != NULL ? strchr(tag + 1, '\t') : NULL;
-        if (name == NULL || !is_safe(name + 1))
+        if (name == NULL || !is_safe(name + 1) || line[0] == '-')
             return err_set(ERR_DATA, "%s: is damaged: remove it", path);
         TRY(array_room(&copy->entries, &copy->room, copy->count + 1));
         copy->entries[copy->count++] =
@@ -183,8 +183,8 @@ static enum err place(const struct home_copy *copy, const char *name,
                  CKPT_STEP_DIGITS, (long long)number);
     called = home_last(above)[0] != '\0' ? home_last(above) : "model";
     if (copy->kind == KIND_FILE)
-        return fsio_path(out, "%s/as/%s", folder, called);
-    return fsio_path(out, "%s/as/%s%s%s%s", folder, called, step,
+        return fsio_path(out, "%s/" CACHE_NAMES "/%s", folder, called);
+    return fsio_path(out, "%s/" CACHE_NAMES "/%s%s%s%s", folder, called, step,
                      name[0] != '\0' ? "/" : "", name);
 }
 
@@ -252,7 +252,7 @@ static enum err need_room(const struct home_copy *copy, int64_t bytes)
                    copy->exact, needs, cache_place(copy->cache), has_room);
 }
 
-/* Whether all of it was of one moment. */
+/* Whether all of it is of one moment, also where another process has fetched it. */
 static enum err check_list(const struct home_copy *copy)
 {
     enum err rc = ERR_OK;
@@ -270,8 +270,9 @@ static enum err check_list(const struct home_copy *copy)
     TRY_OUT(fsio_read_file(path, STORE_BYTES_MAX, &was, &bytes));
     if (bytes != text.bytes || memcmp(was, text.data, bytes) != 0)
         rc = err_set(ERR_DATA,
-                     "%s: changed while it was fetched: begin again when it "
-                     "stays as it is",
+                     "%s: changed while it was fetched, or another process of "
+                     "this node still uses an older copy: begin again when it "
+                     "stays as it is, and the other has ended",
                      copy->exact);
 out:
     store_close(store);
@@ -295,7 +296,7 @@ static enum err fetch(struct home_copy *copy)
                 cache_want(copy->cache, a);
         TRY(put(copy, i));
     }
-    return bytes > 0 ? check_list(copy) : ERR_OK;
+    return check_list(copy);
 }
 
 /* --- copies --- */

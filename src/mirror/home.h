@@ -24,6 +24,10 @@
 /* WORD://... */
 bool home_is(const char *given);
 
+/* ERR_USAGE for an address that no copy can be made of; it is not said where it may
+ * have a password. For who says or keeps it before it is opened. */
+enum err home_check(const char *given);
+
 /* For all that follow: seconds that a file may take (300), of data.remote_deadline,
  * and whether to end soon (NULL: never). */
 void home_terms(double deadline_s, bool (*ended)(void));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/data/remote/store_url.h"
 #include "src/data/remote/store_write.h"
 #include "src/mirror/home_impl.h"
 #include "src/mirror/mirror.h"
@@ -21,12 +22,15 @@ enum err home_cut(const char *given, char url[FSIO_PATH_MAX], int64_t *step,
 {
     const char *mark = strchr(given, '#');
     size_t bytes = mark != NULL ? (size_t)(mark - given) : strlen(given);
+    struct store_url parsed;
     *step = -1;
     name[0] = '\0';
     while (bytes > 0 && given[bytes - 1] == '/' && strlen("s3://b") < bytes)
         bytes--;
     TRY(fsio_path(url, "%.*s", (int)bytes, given));
-    if (strncmp(url, "s3://", 5) != 0)
+    TRY(store_url_parse(
+        url, &parsed)); /* before it is said, with what it may have */
+    if (strcmp(parsed.scheme, "s3") != 0)
         return err_set(ERR_USAGE,
                        "%s: a model or run at an address is at "
                        "s3://BUCKET/PREFIX; data.train alone reads others",
@@ -34,6 +38,8 @@ enum err home_cut(const char *given, char url[FSIO_PATH_MAX], int64_t *step,
     if (mark != NULL && strspn(mark + 1, "0123456789") > 0) {
         char *end;
         *step = strtoll(mark + 1, &end, 10);
+        if (*step == INT64_MAX)
+            return err_set(ERR_USAGE, "%s: no step is so large", url);
         mark = *end == '#' ? end : NULL;
         if (*end != '\0' && mark == NULL)
             return err_set(ERR_USAGE, "%s: '#' and a step, or a name", given);
@@ -43,6 +49,13 @@ enum err home_cut(const char *given, char url[FSIO_PATH_MAX], int64_t *step,
     if (mark != NULL)
         snprintf(name, 64, "%s", mark);
     return ERR_OK;
+}
+
+enum err home_check(const char *given)
+{
+    char url[FSIO_PATH_MAX], name[64];
+    int64_t step;
+    return home_is(given) ? home_cut(given, url, &step, name) : ERR_OK;
 }
 
 static enum err has(struct store *store, const char *name, bool *there)

@@ -1,6 +1,7 @@
 /* Makes things for an object store: home_out.h. */
 #include "src/mirror/home_out.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #include "src/data/remote/store_write.h"
 
 #define WALK_FDS 16
+#define LOCK "#lock" /* no address ends so */
+#define MARK "unfinished"
 
 static struct {
     char address[FSIO_PATH_MAX], path[FSIO_PATH_MAX]; /* "": none */
@@ -41,61 +44,111 @@ static struct {
     size_t skip; /* bytes of the path before a name */
 } found;
 
-static void let_go(void)
+static void let_go_folder(void)
 {
-    store_close(made.store);
-    made.store = NULL;
     fsio_close(made.lock);
     made.lock = -1;
     own_close(&made.in);
     own_close(&made.root);
+}
+
+static void let_go(void)
+{
+    store_close(made.store);
+    made.store = NULL;
+    let_go_folder();
     made.path[0] = '\0';
 }
 
-/* ERR_USAGE where it is whole already. */
-static enum err is_free(const char *name)
+/* Its last part, which is that of what is made here too. */
+static const char *called(void)
 {
-    struct store_names names;
-    char last[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
-    bool is = false;
-    TRY(fsio_path(prefix, "%s/", name));
-    TRY(store_list(made.store, name, false, &names));
-    for (int i = 0; i < names.count; i++) {
-        const char *one = names.list[i].name;
-        snprintf(last, sizeof last, "/%s", made.last);
-        size_t bytes = strlen(one), end = strlen(last);
-        bool inside = strncmp(one, prefix, strlen(prefix)) == 0;
-        is = is || strcmp(one, name) == 0 ||
-             (inside && bytes >= end && strcmp(one + bytes - end, last) == 0);
-    }
-    store_names_free(&names);
-    return is ? err_set(ERR_USAGE,
-                        "%s: exists, and at an address nothing is replaced: "
-                        "name a new one",
-                        made.address)
-              : ERR_OK;
+    return strrchr(made.address, '/') + 1;
 }
 
-/* The folder that this address always has, for this process alone. */
-static enum err enter(void)
+static bool is_last(const char *name)
 {
-    char hex[65], path[FSIO_PATH_MAX];
-    const char *base = getenv("TMPDIR");
-    TRY(digest_bytes(made.address, strlen(made.address), hex));
-    snprintf(made.name, sizeof made.name, "%.16s", hex);
-    TRY(fsio_path(path, "%s/tessera-out-%lu",
-                  base != NULL && base[0] == '/' ? base : "/tmp",
-                  (unsigned long)geteuid()));
-    TRY(own_open(path, &made.root));
+    const char *slash = strrchr(name, '/');
+    return slash != NULL && strcmp(slash + 1, made.last) == 0;
+}
+
+/* ERR_USAGE where it is whole already. */
+static enum err is_free(void)
+{
+    struct store_names names;
+    char mark[FSIO_PATH_MAX];
+    bool cut = false, is = false;
+    int64_t bytes;
+    TRY(store_size(made.store, called(), &bytes));
+    TRY(fsio_path(mark, "%s/", called()));
+    TRY(store_list(made.store, mark, false, &names));
+    TRY(fsio_path(mark, "%s/" MARK, called()));
+    for (int i = 0; i < names.count; i++) {
+        cut = cut || strcmp(names.list[i].name, mark) == 0;
+        is = is || is_last(names.list[i].name);
+    }
+    store_names_free(&names);
+    return bytes >= 0 || (is && !cut)
+               ? err_set(ERR_USAGE,
+                         "%s: exists, and at an address nothing is replaced: "
+                         "name a new one",
+                         made.address)
+               : ERR_OK;
+}
+
+/* *done: the folder that this address always has is there, for this process alone. Who
+ * ends removes lock and folders, so they may have gone before they are locked. */
+static enum err enter(const char *root, bool *done)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat locked, named;
+    let_go_folder();
+    TRY(own_open(root, &made.root));
     TRY(own_open_in(&made.root, made.name, &made.in));
-    TRY(fsio_path(path, "%s/lock", made.in.at));
+    if (made.in.fd < 0)
+        return ERR_OK;
+    TRY(fsio_path(path, "%s/" LOCK, made.in.at));
     made.lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (made.lock < 0)
-        return err_errno("%s", path);
+        return errno == ENOENT ? ERR_OK : err_errno("%s", path);
     if (flock(made.lock, LOCK_EX | LOCK_NB) != 0)
         return err_set(ERR_BUSY, "%s: another process makes it, in %s",
                        made.address, made.in.path);
+    *done = fstat(made.lock, &locked) == 0 && lstat(path, &named) == 0 &&
+            locked.st_ino == named.st_ino && locked.st_dev == named.st_dev;
     return ERR_OK;
+}
+
+/* As the address says, of the service that it is asked of. */
+static enum err find_place(void)
+{
+    char hex[65], text[2 * FSIO_PATH_MAX], root[FSIO_PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    bool done = false;
+    snprintf(text, sizeof text, "%s\n%s", made.address,
+             store_service(made.store));
+    TRY(digest_bytes(text, strlen(text), hex));
+    snprintf(made.name, sizeof made.name, "%.16s", hex);
+    TRY(fsio_path(root, "%s/tessera-out-%lu",
+                  base != NULL && base[0] == '/' ? base : "/tmp",
+                  (unsigned long)geteuid()));
+    while (!done)
+        TRY(enter(root, &done));
+    return fsio_path(made.path, "%s/%s", made.in.path, called());
+}
+
+/* An address with a folder's name at its end. */
+static enum err take_address(const char *out)
+{
+    struct store_url url;
+    TRY(store_url_parse(out, &url));
+    TRY(fsio_path(made.address, "%s", out));
+    for (size_t n = strlen(out); n > 0 && made.address[n - 1] == '/'; n--)
+        made.address[n - 1] = '\0';
+    return url.place[0] != '\0' && url.path[0] != '\0' &&
+                   strcmp(called(), ".") != 0
+               ? ERR_OK
+               : err_set(ERR_USAGE, "%s: give s3://BUCKET/PREFIX", out);
 }
 
 enum err home_out_begin(const char *out, const char *last, bool (*ended)(void),
@@ -109,20 +162,14 @@ enum err home_out_begin(const char *out, const char *last, bool (*ended)(void),
     *path = out;
     if (!store_url_is(out))
         return ERR_OK;
-    TRY(fsio_path(made.address, "%s", out));
-    for (size_t n = strlen(out); n > 0 && made.address[n - 1] == '/'; n--)
-        made.address[n - 1] = '\0';
+    TRY(take_address(out));
     TRY(fsio_path(parent, "%s", made.address));
-    char *slash = strrchr(parent, '/');
-    if (slash == NULL || slash < parent + strlen("s3://b"))
-        return err_set(ERR_USAGE, "%s: give s3://BUCKET/PREFIX", out);
-    *slash = '\0';
+    *strrchr(parent, '/') = '\0';
     made.last = last;
     TRY_OUT(store_open(parent, &options, &made.store));
     TRY_OUT(store_writable(made.store));
-    TRY_OUT(is_free(slash + 1));
-    TRY_OUT(enter());
-    TRY_OUT(fsio_path(made.path, "%s/%s", made.in.path, slash + 1));
+    TRY_OUT(is_free());
+    TRY_OUT(find_place());
     TRY_OUT(fsio_remove_tree(made.path)); /* of a call that did not send it */
     *path = made.path;
 out:
@@ -146,43 +193,57 @@ static int see(const char *path, const struct stat *status, int kind,
     return 0;
 }
 
-static bool is_last(const struct file *file)
-{
-    const char *slash = strrchr(file->name, '/');
-    return slash != NULL && strcmp(slash + 1, made.last) == 0;
-}
-
 /* The last ones of folders before that of all. */
 static int in_order(const void *a, const void *b)
 {
     const struct file *x = a, *y = b;
-    bool both = is_last(x) && is_last(y);
-    if (is_last(x) != is_last(y))
-        return is_last(x) ? 1 : -1;
+    bool both = is_last(x->name) && is_last(y->name);
+    if (is_last(x->name) != is_last(y->name))
+        return is_last(x->name) ? 1 : -1;
     size_t m = strlen(x->name), n = strlen(y->name);
     return both && m != n ? (m < n ? 1 : -1) : strcmp(x->name, y->name);
 }
 
+/* Where there are several last ones, the first is no sign that all are there: a mark
+ * says that they are not. */
 static enum err send(void)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], mark[FSIO_PATH_MAX];
     found.skip = strlen(made.in.path) + 1;
     int n = nftw(made.path, see, WALK_FDS, FTW_PHYS);
     if (n != 0)
         TRY_OUT(n > 0 ? (enum err)n : err_errno("%s", made.path));
     qsort(found.list, (size_t)found.count, sizeof *found.list, in_order);
+    TRY_OUT(fsio_path(mark, "%s/" MARK, called()));
+    bool marks = found.count > 1 && is_last(found.list[found.count - 2].name);
+    if (marks)
+        TRY_OUT(store_put(made.store, mark, "", 0));
     for (int i = 0; i < found.count; i++) {
         const struct file *file = &found.list[i];
         TRY_OUT(fsio_path(path, "%s/%s", made.in.path, file->name));
         TRY_OUT(store_put_file(made.store, file->name, path, file->bytes));
     }
+    if (marks)
+        rc = store_remove(made.store, mark, mark);
 out:
     for (int i = 0; i < found.count; i++)
         free(found.list[i].name);
     free(found.list);
     memset(&found, 0, sizeof found);
     return rc;
+}
+
+/* One name after the other: who comes meanwhile either keeps the folder or finds that
+ * it has gone. */
+static void leave(void)
+{
+    char path[FSIO_PATH_MAX];
+    (void)fsio_remove_tree(made.path);
+    if (fsio_path(path, "%s/" LOCK, made.in.at) == ERR_OK)
+        (void)unlink(path);
+    (void)unlinkat(made.root.fd, made.name, AT_REMOVEDIR);
+    (void)rmdir(made.root.path); /* it may have others */
 }
 
 enum err home_out_end(enum err rc)
@@ -192,18 +253,17 @@ enum err home_out_end(enum err rc)
         return rc;
     if (rc == ERR_OK) {
         rc = send();
-        if (rc != ERR_OK)
-            rc = err_set(rc, "%s; what was made lies in %s", err_text(),
-                         made.path);
-    } else {
-        err_keep(&kept, rc);
-        (void)fsio_remove_tree(made.path);
-        rc = err_again(&kept);
+        if (rc != ERR_OK) {
+            rc = err_set(rc,
+                         "%s; what was made lies in %s until it is made "
+                         "anew",
+                         err_text(), made.path);
+            let_go();
+            return rc;
+        }
     }
-    if (rc == ERR_OK) {
-        (void)own_remove(made.root.fd, made.root.path, made.name);
-        (void)rmdir(made.root.path); /* it may have others */
-    }
+    err_keep(&kept, rc);
+    leave();
     let_go();
-    return rc;
+    return err_again(&kept);
 }

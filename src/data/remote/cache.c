@@ -60,7 +60,7 @@ static enum err cache_default_root(char root[FSIO_PATH_MAX])
 /* What is asked for; what it is comes from cache_enter(). */
 static enum err cache_name(struct cache *cache, const char *address)
 {
-    char hex[65], here[FSIO_PATH_MAX];
+    char hex[65], here[FSIO_PATH_MAX], what[3 * FSIO_PATH_MAX];
     cache->temporary = cache->options.folder[0] == '\0';
     if (cache->temporary)
         TRY(cache_default_root(cache->wanted));
@@ -70,11 +70,10 @@ static enum err cache_name(struct cache *cache, const char *address)
         return err_errno("getcwd");
     else
         TRY(fsio_path(cache->wanted, "%s/%s", here, cache->options.folder));
-    if (cache->options.of != NULL)
-        TRY(fsio_path(here, "%s\n%s", address, cache->options.of));
-    else
-        TRY(fsio_path(here, "%s", address));
-    TRY(digest_bytes(here, strlen(here), hex));
+    const char *of = cache->options.of, *service = store_service(cache->store);
+    snprintf(what, sizeof what, "%s%s%s%s%s", address, of != NULL ? "\n" : "",
+             of != NULL ? of : "", service[0] != '\0' ? "\n\n" : "", service);
+    TRY(digest_bytes(what, strlen(what), hex));
     snprintf(cache->name, sizeof cache->name, "%.16s", hex);
     return ERR_OK;
 }
@@ -111,11 +110,14 @@ static void cache_remove(const char *folder, const char *name)
         unlink(path);
 }
 
-/* Remove shards and what is not whole, or only the latter. */
+/* Remove shards, with their second names, and what is not whole, or only the latter. */
 static void cache_sweep(const struct cache *cache, bool shards)
 {
     DIR *dir = opendir(cache->folder);
     struct dirent *entry = NULL;
+    char path[FSIO_PATH_MAX];
+    if (shards && fsio_path(path, "%s/" CACHE_NAMES, cache->folder) == ERR_OK)
+        (void)fsio_remove_tree(path);
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         const char *name = entry->d_name;
         const char *end = strrchr(name, '.');

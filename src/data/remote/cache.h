@@ -70,7 +70,9 @@ enum err cache_open(const char *address, const struct cache_options *options,
 void cache_end(struct cache *cache);
 void cache_close(struct cache *cache);
 
-/* Where its files lie. Lent. */
+/* Where its files lie. Lent. A user may give whole shards further names in CACHE_NAMES
+ * there, which go when shards do because the index is another one. */
+#define CACHE_NAMES "as"
 const char *cache_folder(const struct cache *cache);
 /* The same as a path for other programs and people. */
 const char *cache_place(const struct cache *cache);

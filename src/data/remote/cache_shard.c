@@ -127,7 +127,8 @@ int64_t cache_missing(const struct cache *cache)
         cache->list.shard(cache->list.of, i, &info);
         if (cache_path(cache, i, "", path) != ERR_OK ||
             stat(path, &status) != 0 || status.st_size != info.raw.bytes)
-            bytes += info.raw.bytes;
+            bytes += info.raw.bytes < INT64_MAX - bytes ? info.raw.bytes
+                                                        : INT64_MAX - bytes;
     }
     return bytes;
 }

@@ -80,3 +80,8 @@ const char *store_address(const struct store *store)
 {
     return store->address;
 }
+
+const char *store_service(const struct store *store)
+{
+    return store->service;
+}

@@ -59,3 +59,5 @@ bool store_ends(const struct store *store);
 
 /* As it was given. Lent. */
 const char *store_address(const struct store *store);
+/* Where it is asked for, if the address does not say: an endpoint of s3; else "". Lent. */
+const char *store_service(const struct store *store);

@@ -27,6 +27,7 @@ struct store_send {
 
 struct store {
     char address[FSIO_PATH_MAX];
+    char service[FSIO_PATH_MAX]; /* the scheme's open() may fill it */
     struct store_url url;
     struct store_options options;
     const struct store_scheme *scheme;

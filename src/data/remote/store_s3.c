@@ -193,7 +193,8 @@ static enum err store_s3_open(struct store *store)
     struct store_s3 *s3 = NULL;
     TRY(new_zeroed(&s3, 1));
     store->state = s3;
-    return store_s3_settle(store, s3);
+    TRY(store_s3_settle(store, s3));
+    return fsio_path(store->service, "%s%s", s3->base, s3->prefix);
 }
 
 const struct store_scheme store_s3_scheme = {

@@ -141,25 +141,37 @@ void store_names_free(struct store_names *names)
     *names = (struct store_names){ 0 };
 }
 
-/* One page's <TAG>s, whose names are in <INNER>. */
-static enum err store_take_names(const struct buffer *page, const char *tag,
-                                 const char *inner, const char *folder,
-                                 struct store_names *out)
+static enum err store_no_list(const struct store *store)
+{
+    return err_set(ERR_IO, "%s: the answer is no whole list", store->address);
+}
+
+/* One page's objects, or folders. */
+static enum err store_take_names(const struct store *store,
+                                 const struct buffer *page, bool folders,
+                                 const char *folder, struct store_names *out)
 {
     size_t at = 0, bytes = 0;
     const char *inside = NULL;
-    while (store_next(page, &at, tag, &inside, &bytes)) {
+    while (store_next(page, &at, folders ? "CommonPrefixes" : "Contents",
+                      &inside, &bytes)) {
         char key[STORE_ID_BYTES * 6], size[32], etag[64];
-        store_url_tag(inside, bytes, inner, key, sizeof key);
+        store_url_tag(inside, bytes, folders ? "Prefix" : "Key", key,
+                      sizeof key);
         store_url_tag(inside, bytes, "Size", size, sizeof size);
         store_url_tag(inside, bytes, "ETag", etag, sizeof etag);
+        if (etag[0] == '\0')
+            store_url_tag(inside, bytes, "LastModified", etag, sizeof etag);
+        size_t digits = strspn(size, "0123456789");
+        if (!folders && (digits == 0 || digits > 18 || size[digits] != '\0'))
+            return store_no_list(store);
         store_plain_xml(key);
         store_plain_xml(etag);
         if (strncmp(key, folder, strlen(folder)) != 0)
             continue;
         TRY(array_room(&out->list, &out->capacity, out->count + 1));
         struct store_name *one = &out->list[out->count];
-        one->bytes = size[0] != '\0' ? strtoll(size, NULL, 10) : -1;
+        one->bytes = folders ? -1 : strtoll(size, NULL, 10);
         snprintf(one->etag, sizeof one->etag, "%.47s", etag);
         TRY(new_text(&one->name, key + strlen(folder)));
         out->count++;
@@ -208,8 +220,7 @@ static enum err store_take_token(const struct store *store,
     return goes_on && page->bytes > 0 &&
                    memmem(text, page->bytes, end, sizeof end - 1) != NULL
                ? ERR_OK
-               : err_set(ERR_IO, "%s: the answer is no whole list",
-                         store->address);
+               : store_no_list(store);
 }
 
 /* Pages from the token on, until none is left or `pages` are there. */
@@ -229,9 +240,8 @@ static enum err store_list_pages(struct store *store, const char *prefix,
             store_list_query(folder, prefix, folders, after, token, &query));
         TRY_OUT(store_ask(store, "GET", NULL, (const char *)query.data, NULL, 0,
                           &send));
-        TRY_OUT(store_take_names(&send.answer, "Contents", "Key", folder, out));
-        TRY_OUT(store_take_names(&send.answer, "CommonPrefixes", "Prefix",
-                                 folder, out));
+        TRY_OUT(store_take_names(store, &send.answer, false, folder, out));
+        TRY_OUT(store_take_names(store, &send.answer, true, folder, out));
         TRY_OUT(store_take_token(store, &send.answer, token));
     } while (token[0] != '\0' && --pages > 0 && out->count <= STORE_NAMES_MAX);
     *more = token[0] != '\0';
@@ -265,8 +275,9 @@ enum err store_list_page(struct store *store, const char *prefix, bool folders,
 enum err store_size(struct store *store, const char *name, int64_t *bytes)
 {
     struct store_names names;
-    *bytes = -1;
-    TRY(store_list(store, name, false, &names));
+    bool more;
+    *bytes = -1; /* where it is, it is the first that begins so */
+    TRY(store_list_page(store, name, false, "", &names, &more));
     for (int i = 0; i < names.count; i++)
         if (strcmp(names.list[i].name, name) == 0)
             *bytes = names.list[i].bytes;

@@ -28,7 +28,9 @@ enum err store_put_file(struct store *store, const char *name, const char *path,
 struct store_name {
     char *name;
     int64_t bytes; /* -1: a folder */
-    char etag[48]; /* its contents' sign, cut; "" of a folder */
+    char etag
+        [48]; /* its contents' sign, cut, or where the store has none its time;
+                      "" of a folder */
 };
 struct store_names {
     struct store_name *list;

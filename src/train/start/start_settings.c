@@ -15,7 +15,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -337,12 +336,12 @@ bool start_settings_asks(const struct train_settings *s)
             s->model.preset == model_preset_weights);
 }
 
-static enum err find_shape(const struct train_settings *s,
+static enum err find_shape(const struct train_settings *s, bool fetches,
                            struct model_config *out)
 {
     const char *name = model_preset_names[s->model.preset];
     return train_settings_blame(s, start_settings_asks(s)
-                                       ? start_weights_shape(s, out)
+                                       ? start_weights_shape(s, fetches, out)
                                        : model_config_preset(name, out));
 }
 
@@ -421,20 +420,29 @@ enum err start_settings_read(const char *path, char *const *overrides,
 enum err start_settings_complete(struct train_settings *s)
 {
     struct model_config shape;
-    TRY(find_shape(s, &shape));
+    TRY(find_shape(s, false, &shape));
     return train_settings_blame(s, complete(s, &shape));
+}
+
+struct asking {
+    const struct train_settings *settings;
+    struct model_config shape;
+};
+
+static enum err ask(void *arg)
+{
+    struct asking *asking = arg;
+    return find_shape(asking->settings, true, &asking->shape);
 }
 
 enum err start_settings_share(struct comm *comm, struct train_settings *s)
 {
-    enum err rc = ERR_OK;
-    struct model_config shape = { .preset = 0 };
+    struct asking asking = { .settings = s };
+    struct model_config *shape = &asking.shape;
     assert(!s->partial);
-    if (comm_rank(comm) == 0)
-        rc = find_shape(s, &shape);
-    TRY(comm_agree(comm, rc));
-    TRY(comm_broadcast(comm, &shape, sizeof shape, 0));
-    return comm_agree(comm, train_settings_blame(s, complete(s, &shape)));
+    TRY(start_alone(comm, ask, &asking)); /* weights may be long in coming */
+    TRY(comm_broadcast(comm, shape, sizeof *shape, 0));
+    return comm_agree(comm, train_settings_blame(s, complete(s, shape)));
 }
 
 enum err start_settings_load(const char *path, char *const *overrides,
@@ -442,44 +450,6 @@ enum err start_settings_load(const char *path, char *const *overrides,
 {
     TRY(start_settings_read(path, overrides, override_count, false, out));
     return start_settings_complete(out);
-}
-
-/* --- what the command line asks --- */
-
-/* Whether the model says what the setting is, where that does not. */
-static bool of_model(const struct setting *setting)
-{
-    return setting->offset - offsetof(struct train_settings, model) <
-               sizeof(struct model_config) ||
-           strcmp(setting->key, "data.seq_len") == 0 ||
-           strcmp(setting->key, "train.microbatch") == 0;
-}
-
-enum err start_settings_print(char *keys, struct train_settings *settings,
-                              FILE *out)
-{
-    char shown[SETTINGS_VALUE_BYTES];
-    bool many = strchr(keys, ',') != NULL;
-    bool open = start_settings_asks(settings);
-    if (!open)
-        TRY(start_settings_complete(settings));
-    for (char *key; (key = strsep(&keys, ",")) != NULL;) {
-        const struct setting *setting = train_settings_setting(key);
-        if (setting == NULL)
-            return settings_no_such(train_settings_schema, train_settings_count,
-                                    key, "--print");
-        if (open && of_model(setting))
-            TRY(start_settings_complete(settings));
-        open = open && !of_model(setting);
-        settings_text(setting, settings, shown);
-        if (many && strchr(shown, '\n') != NULL)
-            return err_set(ERR_USAGE,
-                           "%s has a line break: print it alone, or leave that "
-                           "out",
-                           key);
-        fprintf(out, "%s\n", shown);
-    }
-    return ERR_OK;
 }
 
 enum err start_settings_outputs(const char *path,

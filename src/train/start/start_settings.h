@@ -23,8 +23,9 @@ enum err start_settings_read(const char *path, char *const *overrides,
 /* Whether the shape of the model is in a file. */
 bool start_settings_asks(const struct train_settings *settings);
 /* The model, data.seq_len and the automatic microbatch, and what could not be
- * judged before. Opens the file. They depend on other settings only, never on
- * the machine or the number of ranks. */
+ * judged before. Opens the file; ERR_USAGE where it is at an address, which the run
+ * alone fetches. They depend on other settings only, never on the machine or the
+ * number of ranks. */
 enum err start_settings_complete(struct train_settings *settings);
 /* The same on all ranks, by a file that rank 0 alone has opened. Collective. */
 enum err start_settings_share(struct comm *comm,

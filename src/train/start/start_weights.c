@@ -58,7 +58,8 @@ enum err start_weights_settings(const struct train_settings *s)
     if (!load && s->checkpoint.load_weights_only)
         return err_set(ERR_USAGE, "checkpoint.load_weights_only does nothing "
                                   "without checkpoint.load");
-    return ERR_OK;
+    struct start_from from = train_settings_from(s);
+    return err_prefix(home_check(from.path), "%s", from.key);
 }
 
 /* The newest of the run's own checkpoints that can be read; NULL: none. */
@@ -81,11 +82,22 @@ static struct weights *open_own(const char *run_dir)
     return weights;
 }
 
-enum err start_weights_shape(const struct train_settings *s,
+enum err start_weights_shape(const struct train_settings *s, bool fetches,
                              struct model_config *out)
 {
     struct start_from from = train_settings_from(s);
-    struct weights *weights = open_own(s->run.dir);
+    bool there = home_is(from.path);
+    /* what does not train is in the base alone, which is opened with the own */
+    struct weights *weights = there && !fetches && train_settings_freezes(s)
+                                  ? NULL
+                                  : open_own(s->run.dir);
+    if (weights == NULL && there && !fetches)
+        return err_set(
+            ERR_USAGE,
+            "only %s says the model's shape, and %s is fetched when "
+            "the run starts: give model.preset, or ask where it is a "
+            "folder",
+            from.key, from.path);
     if (weights == NULL)
         TRY(err_prefix(weights_open(from.path, &weights), "%s", from.key));
     *out = weights_about(weights)->config;

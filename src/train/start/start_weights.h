@@ -17,8 +17,9 @@ enum err start_weights_settings(const struct train_settings *s);
 
 /* The shape of a run whose settings name weights and no preset: that of its own
  * newest checkpoint that can be read, since the others may have gone, else that
- * of those. */
-enum err start_weights_shape(const struct train_settings *s,
+ * of those. Without `fetches` ERR_USAGE where that would fetch a model from an
+ * address. */
+enum err start_weights_shape(const struct train_settings *s, bool fetches,
                              struct model_config *out);
 
 /* What the model computes must be what the weights were trained for: ERR_DATA

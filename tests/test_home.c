@@ -1,0 +1,184 @@
+/* Copies of what lies in an object store, and what is made for one, where several
+ * processes or services are at it, or one was killed. */
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "src/base/log.h"
+#include "src/mirror/home.h"
+#include "src/mirror/home_out.h"
+#include "tests/data_fixture.h"
+#include "tests/http_server.h"
+
+#define OUT "s3://bucket/made/set"
+
+static const char *folder;
+static struct http_server server, other;
+static int races; /* so often what a folder was made in goes just before */
+
+int mkdirat(int fd, const char *name, mode_t mode)
+{
+    if (races > 0 && strspn(name, "0123456789abcdef") == 16) {
+        char path[64], root[FSIO_PATH_MAX];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t bytes = readlink(path, root, sizeof root - 1);
+        root[bytes > 0 ? bytes : 0] = '\0';
+        races -= rmdir(root) == 0;
+    }
+    return (int)syscall(SYS_mkdirat, fd, name, mode);
+}
+
+static void ask(const struct http_server *of)
+{
+    char url[64];
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", of->port);
+    setenv("AWS_ENDPOINT_URL_S3", url, 1);
+}
+
+static void put_text(const struct http_server *of, const char *key,
+                     const char *text)
+{
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    fixture_need(fsio_path(path, "%s/bucket/%s", of->folder, key));
+    fixture_need(fsio_parent(path, parent));
+    fixture_need(fsio_mkdirs(parent));
+    fixture_write_file(path, text, strlen(text));
+}
+
+static bool has(const char *path, const char *name, const char *text)
+{
+    char file[FSIO_PATH_MAX + 64], *data = NULL;
+    size_t bytes = 0;
+    snprintf(file, sizeof file, "%s/%s", path, name);
+    if (fsio_read_file(file, 1000, &data, &bytes) != ERR_OK)
+        return false;
+    bool same = strcmp(data, text) == 0;
+    free(data);
+    return same;
+}
+
+/* What another process does, which then is killed; its id, at once if it stays. */
+static pid_t another(const char *address, bool stays)
+{
+    char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX], byte = 0;
+    int pipes[2];
+    if (pipe(pipes) != 0)
+        exit(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        byte = home_open(address, HOME_FILES, path, exact) == ERR_OK;
+        if (write(pipes[1], &byte, 1) == 1 && stays)
+            pause();
+        raise(SIGKILL);
+    }
+    if (read(pipes[0], &byte, 1) != 1 || byte != 1)
+        tap_ok(false, "another process has its copy");
+    close(pipes[0]);
+    close(pipes[1]);
+    if (!stays)
+        waitpid(pid, NULL, 0);
+    return pid;
+}
+
+static void test_copies(void)
+{
+    char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX];
+    put_text(&server, "a/one.txt", "first");
+    put_text(&server, "a/two.txt", "first");
+    put_text(&other, "a/one.txt", "other");
+    pid_t pid = another("s3://bucket/a", true);
+    ask(&other);
+    tap_ok(home_open("s3://bucket/a", HOME_FILES, path, exact) == ERR_OK &&
+               has(path, "one.txt", "other") && !has(path, "two.txt", "first"),
+           "a copy is of one service");
+    home_end();
+    ask(&server);
+    put_text(&server, "a/one.txt", "second one");
+    enum err rc = home_open("s3://bucket/a", HOME_FILES, path, exact);
+    tap_ok(rc == ERR_DATA && strstr(err_text(), "older copy") != NULL,
+           "an older copy that another process uses is not taken: %s",
+           err_text());
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    another("s3://bucket/a", false);
+    unlink(fixture_path(folder, "bucket/a/two.txt"));
+    tap_ok(home_open("s3://bucket/a", HOME_FILES, path, exact) == ERR_OK &&
+               has(path, "one.txt", "second one") &&
+               !has(path, "two.txt", "first"),
+           "nothing is read that a killed process has left of an older one");
+    home_end();
+}
+
+static enum err make(const char *out, const char *also)
+{
+    const char *path;
+    char file[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    const char *const files[] = { "train/index.json", "eval/index.json", also };
+    TRY(home_out_begin(out, "index.json", NULL, &path));
+    for (int i = 0; i < 3; i++) {
+        fixture_need(fsio_path(file, "%s/%s", path, files[i]));
+        fixture_need(fsio_parent(file, parent));
+        fixture_need(fsio_mkdirs(parent));
+        fixture_write_file(file, "made", 4);
+    }
+    return home_out_end(ERR_OK);
+}
+
+static void test_out(void)
+{
+    static const char *const bad[] = {
+        "s3://bucket/x/..", "s3://bucket/x/.", "s3://bucket/..",
+        "s3://bucket/x#1",  "s3://bucket/x?y", "s3://id:PASSW@bucket/x",
+        "s3://bucket",      "s3://bucket/",
+    };
+    bool good = true;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        good = good && make(bad[i], "data") == ERR_USAGE &&
+               strstr(err_text(), "PASSW") == NULL;
+    tap_ok(good, "what no folder's address is, is refused: %s", err_text());
+    races = 3;
+    tap_ok(make(OUT "1", "data") == ERR_OK && races == 0 &&
+               has(folder, "bucket/made/set1/data", "made") &&
+               access(fixture_path(folder, "tmp"), F_OK) == 0,
+           "others that end do not take the folder away");
+    tap_ok(make("s3://bucket/lock", "lock") == ERR_OK &&
+               has(folder, "bucket/lock/lock", "made"),
+           "a set has any name");
+    http_server_rules(&server, "eval/index.json status 403 -");
+    tap_ok(make(OUT, "data") == ERR_DATA &&
+               has(folder, "bucket/made/set/train/index.json", "made"),
+           "cut off between the last files: %s", err_text());
+    http_server_rules(&server, "");
+    tap_ok(make(OUT, "data") == ERR_OK &&
+               has(folder, "bucket/made/set/eval/index.json", "made") &&
+               !has(folder, "bucket/made/set/unfinished", ""),
+           "the next call ends it");
+    tap_ok(make(OUT, "data") == ERR_USAGE,
+           "and the one after replaces nothing");
+    tap_ok(rmdir(fixture_path(folder, "tmp")) == 0, "nothing stays here");
+}
+
+int main(void)
+{
+    folder = tap_folder();
+    char there[2][FSIO_PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        fixture_need(
+            fsio_path(there[i], "%s%s/bucket", folder, i > 0 ? "/other" : ""));
+        fixture_need(fsio_mkdirs(there[i]));
+        *strrchr(there[i], '/') = '\0';
+    }
+    fixture_need(fsio_mkdirs(fixture_path(folder, "tmp")));
+    setenv("TMPDIR", fixture_path(folder, "tmp"), 1);
+    http_server_start(&server, there[0]);
+    http_server_start(&other, there[1]);
+    setenv("AWS_ACCESS_KEY_ID", "id", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+    log_init("test", -1, LOG_ERROR);
+    ask(&server);
+    test_copies();
+    test_out();
+    http_server_stop(&server);
+    http_server_stop(&other);
+    return tap_done();
+}
