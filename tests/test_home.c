@@ -35,14 +35,9 @@ static void ask(const struct http_server *of)
     setenv("AWS_ENDPOINT_URL_S3", url, 1);
 }
 
-static void put_text(const struct http_server *of, const char *key,
-                     const char *text)
+static void put_text(const char *key, const char *text)
 {
-    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
-    fixture_need(fsio_path(path, "%s/bucket/%s", of->folder, key));
-    fixture_need(fsio_parent(path, parent));
-    fixture_need(fsio_mkdirs(parent));
-    fixture_write_file(path, text, strlen(text));
+    fixture_write_file(fixture_path(folder, key), text, strlen(text));
 }
 
 static bool has(const char *path, const char *name, const char *text)
@@ -57,8 +52,8 @@ static bool has(const char *path, const char *name, const char *text)
     return same;
 }
 
-/* What another process does, which then is killed; its id, at once if it stays. */
-static pid_t another(const char *address, bool stays)
+/* Another process that has its copy, and stays. */
+static pid_t another(const char *address)
 {
     char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX], byte = 0;
     int pipes[2];
@@ -67,7 +62,7 @@ static pid_t another(const char *address, bool stays)
     pid_t pid = fork();
     if (pid == 0) {
         byte = home_open(address, HOME_FILES, path, exact) == ERR_OK;
-        if (write(pipes[1], &byte, 1) == 1 && stays)
+        if (write(pipes[1], &byte, 1) == 1)
             pause();
         raise(SIGKILL);
     }
@@ -75,33 +70,30 @@ static pid_t another(const char *address, bool stays)
         tap_ok(false, "another process has its copy");
     close(pipes[0]);
     close(pipes[1]);
-    if (!stays)
-        waitpid(pid, NULL, 0);
     return pid;
 }
 
 static void test_copies(void)
 {
     char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX];
-    put_text(&server, "a/one.txt", "first");
-    put_text(&server, "a/two.txt", "first");
-    put_text(&other, "a/one.txt", "other");
-    pid_t pid = another("s3://bucket/a", true);
+    put_text("bucket/a/one.txt", "first");
+    put_text("bucket/a/two.txt", "first");
+    put_text("other/bucket/a/one.txt", "other");
+    pid_t pid = another("s3://bucket/a");
     ask(&other);
     tap_ok(home_open("s3://bucket/a", HOME_FILES, path, exact) == ERR_OK &&
                has(path, "one.txt", "other") && !has(path, "two.txt", "first"),
            "a copy is of one service");
     home_end();
     ask(&server);
-    put_text(&server, "a/one.txt", "second one");
+    put_text("bucket/a/one.txt", "second one");
+    unlink(fixture_path(folder, "bucket/a/two.txt"));
     enum err rc = home_open("s3://bucket/a", HOME_FILES, path, exact);
     tap_ok(rc == ERR_DATA && strstr(err_text(), "older copy") != NULL,
            "an older copy that another process uses is not taken: %s",
            err_text());
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    another("s3://bucket/a", false);
-    unlink(fixture_path(folder, "bucket/a/two.txt"));
     tap_ok(home_open("s3://bucket/a", HOME_FILES, path, exact) == ERR_OK &&
                has(path, "one.txt", "second one") &&
                !has(path, "two.txt", "first"),
@@ -160,20 +152,16 @@ static void test_out(void)
 
 int main(void)
 {
+    static const char *const folders[] = { "bucket/a", "other/bucket/a",
+                                           "tmp" };
     folder = tap_folder();
-    char there[2][FSIO_PATH_MAX];
-    for (int i = 0; i < 2; i++) {
-        fixture_need(
-            fsio_path(there[i], "%s%s/bucket", folder, i > 0 ? "/other" : ""));
-        fixture_need(fsio_mkdirs(there[i]));
-        *strrchr(there[i], '/') = '\0';
-    }
-    fixture_need(fsio_mkdirs(fixture_path(folder, "tmp")));
+    for (int i = 0; i < 3; i++)
+        fixture_need(fsio_mkdirs(fixture_path(folder, folders[i])));
     setenv("TMPDIR", fixture_path(folder, "tmp"), 1);
-    http_server_start(&server, there[0]);
-    http_server_start(&other, there[1]);
     setenv("AWS_ACCESS_KEY_ID", "id", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+    http_server_start(&server, folder);
+    http_server_start(&other, fixture_path(folder, "other"));
     log_init("test", -1, LOG_ERROR);
     ask(&server);
     test_copies();

@@ -172,6 +172,7 @@ static enum err fetch(const struct command *command, struct ckpt_cmd *cmd)
         if (!home_is(cmd->paths[p]) ||
             (command->run == ckpt_cmd_average && p > 0))
             continue;
+        TRY(home_check(cmd->paths[p]));
         if (!reads(command, cmd, p, &what))
             return err_set(ERR_USAGE,
                            "%s: %s is for a directory of this machine; what "

@@ -121,23 +121,34 @@ static enum err stop_handle(int number, void (*handler)(int), int flags)
     return ERR_OK;
 }
 
+static const struct {
+    int number;
+    int flags;
+} stop_handled[] = {
+    { SIGUSR1, SA_RESTART },
+    { SIGTERM, SA_RESTART },
+    { SIGHUP, SA_RESTART },
+    /* The default action is back after the first: the second ends us. */
+    { SIGINT, SA_RESTART | (int)SA_RESETHAND },
+};
+#define STOP_HANDLED (sizeof stop_handled / sizeof stop_handled[0])
+
 enum err stop_install(void)
 {
-    static const struct {
-        int number;
-        int flags;
-    } handled[] = {
-        { SIGUSR1, SA_RESTART },
-        { SIGTERM, SA_RESTART },
-        { SIGHUP, SA_RESTART },
-        /* The default action is back after the first: the second ends us. */
-        { SIGINT, SA_RESTART | (int)SA_RESETHAND },
-    };
-    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
-        if (!stop_is_nohup(handled[i].number))
-            TRY(stop_handle(handled[i].number, stop_request, handled[i].flags));
+    for (size_t i = 0; i < STOP_HANDLED; i++) {
+        if (!stop_is_nohup(stop_handled[i].number))
+            TRY(stop_handle(stop_handled[i].number, stop_request,
+                            stop_handled[i].flags));
     }
     return ERR_OK;
+}
+
+void stop_uninstall(void)
+{
+    for (size_t i = 0; i < STOP_HANDLED; i++) {
+        if (!stop_is_nohup(stop_handled[i].number))
+            (void)stop_handle(stop_handled[i].number, SIG_DFL, 0);
+    }
 }
 
 enum err stop_outlive_readers(void)

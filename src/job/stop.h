@@ -15,6 +15,8 @@
 #define STOP_BY_SLOW 1003
 
 enum err stop_install(void);
+/* They end the process again, for who looks at the flag during a part of its work. */
+void stop_uninstall(void);
 /* SIGPIPE does nothing from now on: Ctrl-C also ends the `tee` that reads a
  * run's log, and the run must live to write its checkpoint. Not for programs
  * whose output is their purpose. */

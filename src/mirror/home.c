@@ -7,6 +7,7 @@
 #include "src/mirror/home_impl.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/data/remote/store_url.h"
+#include "src/job/stop.h"
 #include "src/mirror/mirror.h"
 
 /* What of a model's folder is a model's. */
@@ -92,20 +94,27 @@ static enum err list(const struct home_copy *copy, struct store *store,
     enum err rc = ERR_OK;
     struct store_names names = { 0 };
     int last = -1;
-    bool whole = copy->kind != KIND_CHECKPOINT;
-    TRY_OUT(store_list(store, copy->only, copy->kind == KIND_FOLDER, &names));
+    bool more, whole = copy->kind != KIND_CHECKPOINT;
+    if (copy->kind == KIND_FILE) /* the first that begins so */
+        TRY_OUT(store_list_page(store, copy->only, false, "", &names, &more));
+    else
+        TRY_OUT(store_list(store, "", copy->kind == KIND_FOLDER, &names));
     for (int i = 0; i < names.count; i++) {
         if (!is_wanted(copy, names.list[i].name))
             continue;
         TRY_OUT(add_line(copy, &names.list[i], text));
-        int64_t step = mirror_names_step(names.list[i].name);
-        if (copy->kind == KIND_RUN && step >= 0 && last >= 0 &&
-            mirror_names_step(names.list[last].name) == step &&
-            strncmp(names.list[i].name, names.list[last].name,
-                    strcspn(names.list[i].name, "/") + 1) != 0)
-            TRY_OUT(err_set(ERR_USAGE, "%s: has step %lld of several runs",
-                            copy->exact, (long long)step));
-        last = i;
+        if (copy->kind == KIND_RUN &&
+            mirror_names_step(names.list[i].name) >= 0) {
+            if (last >= 0 && !mirror_names_go_together(names.list[last].name,
+                                                       names.list[i].name))
+                TRY_OUT(err_set(ERR_USAGE,
+                                "%s: has checkpoints of several runs, %.63s "
+                                "and %.63s: give a folder of one, or a "
+                                "checkpoint",
+                                copy->exact, names.list[last].name,
+                                names.list[i].name));
+            last = i;
+        }
         whole = whole || strcmp(names.list[i].name, CKPT_MANIFEST_FILE) == 0;
     }
     if (text->bytes == 0)
@@ -224,15 +233,23 @@ static enum err put(struct home_copy *copy, int64_t i)
     char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     const struct home_entry *entry = &copy->entries[i];
     struct cache_hold hold;
+    struct stat is;
     if (copy->kind == KIND_RUN && mirror_names_step(entry->name) < 0)
         return ERR_OK;
     TRY(place(copy, entry->name, path));
     TRY(fsio_parent(path, parent));
-    TRY(fsio_mkdirs(parent));
+    enum err rc = fsio_mkdirs(parent);
+    if (lstat(parent, &is) == 0 ? !S_ISDIR(is.st_mode) : errno == ENOTDIR)
+        return err_set(
+            ERR_DATA,
+            "%s: has '%s' and an object that is named as a folder of "
+            "its: here that can be no file and folder at once",
+            copy->exact, entry->name);
+    TRY(rc);
     if (entry->bytes == 0 || !is_fetched(copy, i))
         return make_empty(path, entry->bytes);
     TRY(cache_hold(copy->cache, i, &hold));
-    enum err rc = link_to(hold.path, path);
+    rc = link_to(hold.path, path);
     cache_release(&hold);
     return rc;
 }
@@ -363,6 +380,23 @@ out:
     return new_or_none(rc, copy, out, copy_free);
 }
 
+/* A signal ends a fetch and nothing stays of it, also in a program that has said
+ * nothing of signals (home_terms). */
+static enum err find_or_stop(const char *url, int64_t step, enum home_what what,
+                             struct home_copy **out)
+{
+    if (ended != NULL)
+        return find_copy(url, step, what, out);
+    TRY(stop_install());
+    ended = stop_is_requested;
+    enum err rc = find_copy(url, step, what, out);
+    ended = NULL;
+    stop_uninstall();
+    return rc == ERR_OK && stop_is_requested()
+               ? err_set(ERR_IO, "%s: given up, the program ends", url)
+               : rc;
+}
+
 enum err home_open(const char *given, enum home_what what,
                    char path[FSIO_PATH_MAX], char exact[FSIO_PATH_MAX])
 {
@@ -381,7 +415,7 @@ enum err home_open(const char *given, enum home_what what,
                            given, url);
     }
     pthread_mutex_lock(&mutex);
-    enum err rc = find_copy(url, step, what, &copy);
+    enum err rc = find_or_stop(url, step, what, &copy);
     if (rc == ERR_OK)
         rc = fsio_path(path, "%s%s", copy->path, name);
     if (rc == ERR_OK)

@@ -10,7 +10,8 @@
  *
  * The processes of a user on a node share a copy (src/data/remote/cache.h): in TMPDIR
  * or /tmp, one fetches while the others wait, what a killed one has left is gone on
- * with, and the last one removes it. Room for all of it is looked for before. Files
+ * with, and the last one removes it; what nobody has had for an hour goes with the next
+ * one. Of a checkpoint each node takes all files, the optimizer's too. Room for all of it is looked for before. Files
  * are as long as the list said, and the list is the same afterwards; that a checkpoint
  * is sound is seen by its CRCs when it is read. */
 #pragma once

@@ -14,5 +14,7 @@ enum err home_out_begin(const char *out, const char *last, bool (*ended)(void),
                         const char **path);
 /* The work's code: puts what was made there, or lets go of it. What does not arrive
  * stays on this node, and the error says where; who calls again makes it anew, and
- * sends no part that is there. */
+ * sends no part that is there. What a killed call has left stays until then, too. Where
+ * several files are last ones, as of two sets, PREFIX/unfinished is there until all
+ * are: readers of one set meet it whole, and a new call may go on. */
 enum err home_out_end(enum err rc);

@@ -94,6 +94,15 @@ int64_t mirror_names_step(const char *name)
     return named.step;
 }
 
+bool mirror_names_go_together(const char *a, const char *b)
+{
+    struct named one, two;
+    take_apart(&(struct store_name){ .name = (char *)a, .bytes = -1 }, &one);
+    take_apart(&(struct store_name){ .name = (char *)b, .bytes = -1 }, &two);
+    return strcmp(one.run, two.run) == 0 &&
+           (one.step != two.step || strcmp(one.folder, two.folder) == 0);
+}
+
 /* Whether the folder is a checkpoint. */
 static enum err is_whole(struct store *store, const char *folder, bool *whole)
 {

@@ -29,6 +29,8 @@ enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out);
 /* The step of a folder's name there, or of one in a run directory, to which more may be
  * added behind a "/"; -1: it is no such name. */
 int64_t mirror_names_step(const char *name);
+/* Whether two such names are of one run, and of one save if of one step. */
+bool mirror_names_go_together(const char *a, const char *b);
 
 /* The newest whole one between two steps, without its manifest; step -1: none. uuid: of
  * the run whose they are to be; "": of whatever run, but ERR_USAGE where the last ones,
