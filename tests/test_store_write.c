@@ -102,6 +102,24 @@ static void test_small(void)
     store_close(store);
 }
 
+static void test_tags(void)
+{
+    struct store *store = NULL;
+    struct store_names names;
+    const struct store_options options = { .deadline_s = 20 };
+    fixture_need(store_open("s3://bucket", &options, &store));
+    http_server_rules(&server,
+                      "list-type text <ListBucketResult><Contents><Key>x</Key>"
+                      "<LastModified>2026</LastModified><Size>3</Size>"
+                      "</Contents></ListBucketResult> -");
+    tap_ok(store_list(store, "", false, &names) == ERR_OK && names.count == 1 &&
+               strcmp(names.list[0].etag, "2026") == 0,
+           "where a store has no signs of contents, times are taken");
+    http_server_rules(&server, "");
+    store_names_free(&names);
+    store_close(store);
+}
+
 static enum err put_large(double deadline_s)
 {
     struct store *store = open_store(deadline_s);
@@ -222,6 +240,7 @@ int main(void)
         large[i] = (uint8_t)(i * 2654435761u >> 13);
     fixture_write_file(fixture_path(folder, "large"), large, LARGE);
     test_small();
+    test_tags();
     test_large();
     test_failures();
     test_chance();
