@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
@@ -109,15 +110,18 @@ static void keep_strategy(struct run *run, const struct train_settings *started,
 }
 
 /* The run's microbatch is in its checkpoint, which is read when the strategy is
- * settled; the last start had the same, if nobody has set another limit since. */
+ * settled; the last start had the same. A run without one is bound by nothing, but
+ * goes on as it began if nobody has set another limit since. */
 static int64_t expected_microbatch(const struct train_settings *s,
                                    const struct train_settings *started)
 {
     assert(s->parallel.slots > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t then = started != NULL ? started->train.microbatch : 0;
+    char newest[FSIO_PATH_MAX];
     bool known = then > 0 && slot % then == 0 &&
-                 started->memory.limit == s->memory.limit;
+                 (started->memory.limit == s->memory.limit ||
+                  ckpt_index_newest(newest, s->run.dir) == ERR_OK);
     return known && s->microbatch_automatic ? then : s->train.microbatch;
 }
 
