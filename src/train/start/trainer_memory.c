@@ -271,9 +271,10 @@ static enum err step_down(struct run *run, bool begun)
     if (smaller == 0 || (elastic && (begun || !s->microbatch_automatic)))
         return ERR_MEMORY;
     if (run->rank == 0 && elastic && run->engine.place.resumed)
-        log_warn("train.microbatch is now %lld, no longer %lld, for which there "
-                 "is no memory, if no checkpoint of the run has another one",
-                 (long long)smaller, (long long)s->train.microbatch);
+        log_warn(
+            "train.microbatch is now %lld, no longer %lld, for which there "
+            "is no memory, if no checkpoint of the run has another one",
+            (long long)smaller, (long long)s->train.microbatch);
     else if (run->rank == 0)
         log_warn("train.microbatch is now %lld, no longer %lld%s: %s",
                  (long long)smaller, (long long)s->train.microbatch,
