@@ -12,7 +12,9 @@ setup_file() {
     "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
     echo $! >"$DIR/server.pid"
     wait_for 5 test -s "$DIR/port"
-    waiting
+    cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S=200 \
+        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$BATS_TEST_DIRNAME/plugin_waits.c" \
+        -o "$DIR/waits.so"
     train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
 }
@@ -55,45 +57,10 @@ all_whole() {
     done
 }
 
-# waiting: waiting.so, a plug-in that makes no step after step $WAITS_AT, while what else
-# the run does goes on
-waiting() {
-    cat >"$DIR/waiting.c" <<'END'
-#include "src/train/extend/tessera_plugin.h"
-#include <stdlib.h>
-#include <unistd.h>
-static int create(const struct tessera_host *host, const char *options, void **self)
-{
-    (void)host;
-    (void)options;
-    (void)self;
-    return 0;
-}
-static int handle(void *self, int32_t event, const struct tessera_step *step,
-                  void (*ask)(void *, int32_t, int64_t), void *asks)
-{
-    (void)self;
-    (void)event;
-    (void)ask;
-    (void)asks;
-    return step->step >= atoi(getenv("WAITS_AT")) ? (int)sleep(200) : 0;
-}
-static const struct tessera_listener one = { .bytes = sizeof one, .name = "waiting",
-    .events = TESSERA_EVENT_BIT(TESSERA_BEFORE_TRAIN_BATCH), .create = create,
-    .handle = handle };
-static const struct tessera_listener *const all[] = { &one, 0 };
-static const struct tessera_plugin plugin = { TESSERA_PLUGIN_ABI, sizeof plugin,
-    "waiting", "0", "waits", all, 0 };
-const struct tessera_plugin *tessera_plugin(void) { return &plugin; }
-END
-    cc -std=gnu17 -Wall -Werror -shared -fPIC -I "$BATS_TEST_DIRNAME/.." \
-        "$DIR/waiting.c" -o "$DIR/waiting.so"
-}
-
 # killed RANKS RUN STEP: at that step; KEEP: its directory stays
 killed() {
     local ranks
-    WAITS_AT=$3 start "$1" "$2" "${MIRROR[@]}" "plugins=[\"$DIR/waiting.so\"]"
+    WAIT_FROM=$3 start "$1" "$2" "${MIRROR[@]}" "plugins=[\"$DIR/waits.so\"]"
     wait_for 120 steps_logged "$2" "$3"
     ranks=$(ranks_of "${pid:?}")
     # shellcheck disable=SC2086 # several words

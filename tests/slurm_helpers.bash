@@ -218,37 +218,8 @@ note() {
 # slow_steps SECONDS: slow.so in the home folder, a plug-in by which each step takes so
 # much longer, whatever computes.
 slow_steps() {
-    cat >"$DIR/slow.c" <<END
-#include "tessera_plugin.h"
-#include <unistd.h>
-static int create(const struct tessera_host *host, const char *options, void **self)
-{
-    (void)host;
-    (void)options;
-    (void)self;
-    return 0;
-}
-static int handle(void *self, int32_t event, const struct tessera_step *step,
-                  void (*ask)(void *, int32_t, int64_t), void *asks)
-{
-    (void)self;
-    (void)event;
-    (void)step;
-    (void)ask;
-    (void)asks;
-    usleep((useconds_t)($1 * 1e6)); /* which a signal may end */
-    return 0;
-}
-static const struct tessera_listener one = { .bytes = sizeof one, .name = "slow",
-    .every_rank = 1, .events = TESSERA_EVENT_BIT(TESSERA_BEFORE_TRAIN_BATCH),
-    .create = create, .handle = handle };
-static const struct tessera_listener *const all[] = { &one, 0 };
-static const struct tessera_plugin plugin = { TESSERA_PLUGIN_ABI, sizeof plugin,
-    "slow", "0", "waits", all, 0 };
-const struct tessera_plugin *tessera_plugin(void) { return &plugin; }
-END
-    cc -std=gnu17 -Wall -Werror -shared -fPIC -I "$TESSERA_INSTALL/include" \
-        "$DIR/slow.c" -o "$home/slow.so"
+    cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S="$1" -I "$TESSERA_INSTALL/include" \
+        "$BATS_TEST_DIRNAME/plugin_waits.c" -o "$home/slow.so"
     chown 60011:60011 "$home/slow.so"
     chmod 755 "$home/slow.so"
 }
