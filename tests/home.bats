@@ -70,11 +70,11 @@ door_digest() {
     "$BIN/tessera-ckpt" digest "$RUN" >"$2.is"
 }
 door_import() {
-    "$BIN/tessera-hf" import "$HUB" --out "$1" >"$2.said" &&
+    "$BIN/tessera-hf" import "$HUB" --out "$1" &&
         "$BIN/tessera-hf" verify "$1" "$HUB" >"$2.is"
 }
 door_tokenize() {
-    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.1 --out "$1" "$TEXTS" >"$2.said" &&
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.1 --out "$1" "$TEXTS" &&
         (cd "${1/s3:\/\//$DIR/s3/}" && find . -type f ! -name tessera.json -exec sha256sum {} +) |
         sort >"$2.is"
 }

@@ -318,6 +318,28 @@ static void test_limit(void)
            "a limit below one shard: %s", err_text());
 }
 
+/* Who has read a file's times looks at them again to see whether it has changed. */
+static void test_times(void)
+{
+    const char *cache = fixture_path(folder, "times");
+    struct cache_options options = options_of(cache, 0, 20.0);
+    char path[FSIO_PATH_MAX] = "";
+    struct stat was, is;
+    bool right = true;
+    for (int time = 0; time < 2; time++) {
+        struct dataset *set = NULL;
+        fixture_need(open_set(address[RAW], &options, &set));
+        right = read_all(set) && right;
+        dataset_close(set);
+        files_in(cache, "_shard", NULL, path);
+        right = stat(path, time == 0 ? &was : &is) == 0 && right;
+        usleep(50000);
+    }
+    tap_ok(right && was.st_mtim.tv_sec == is.st_mtim.tv_sec &&
+               was.st_mtim.tv_nsec == is.st_mtim.tv_nsec,
+           "a file that is used has the time at which it came");
+}
+
 static void fails(const char *what, int set_of, enum err code,
                   const char *const *texts)
 {
@@ -493,6 +515,7 @@ int main(void)
     test_poison();
     test_rot();
     test_limit();
+    test_times();
     test_damage();
     test_twisted();
     test_places();

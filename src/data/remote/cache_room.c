@@ -48,7 +48,7 @@ static enum err cache_add(struct cache_listing *list, const char *name,
     struct cache_entry *entry = &list->entries[list->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);
     entry->used_ns =
-        (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+        (int64_t)status->st_atim.tv_sec * 1000000000 + status->st_atim.tv_nsec;
     entry->bytes = (int64_t)status->st_size;
     return ERR_OK;
 }

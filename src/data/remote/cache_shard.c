@@ -96,6 +96,9 @@ enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
 static enum err cache_try(const struct cache *cache, int64_t shard,
                           struct cache_hold *hold, bool *held)
 {
+    /* it is used; that it was written is another time, by which readers see a change */
+    const struct timespec used[2] = { { .tv_nsec = UTIME_NOW },
+                                      { .tv_nsec = UTIME_OMIT } };
     struct stat status;
     struct cache_shard info;
     cache->list.shard(cache->list.of, shard, &info);
@@ -111,7 +114,7 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
             fstat(hold->fd, &status) == 0 && status.st_nlink > 0 &&
             S_ISREG(status.st_mode) && status.st_size == info.raw.bytes;
     if (*held)
-        (void)futimens(hold->fd, NULL); /* it is used */
+        (void)futimens(hold->fd, used);
     else
         cache_release(hold);
     return ERR_OK;
