@@ -196,3 +196,19 @@ EOF
     [ "$status" -eq 64 ]
     [ -z "$(ls -A "$DIR")" ]
 }
+
+@test "comm --nodes: one rank a node sends what has to go, by the interfaces' counters" {
+    "$(dirname "$BENCH")/nodes" 2 1 0 "$DIR" true || skip "this machine makes no nodes"
+    run --separate-stderr "$BENCH" comm --nodes 2 --node-ranks 1 --mbit 0 --json \
+        --seconds 0.1 --dir "$DIR"
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "${#lines[@]}" -eq 1 ]
+    [ "$(jq -c '[.strategies[] | .strategy != "hsdp" and .ratio > 0.98 and .ratio < 1.05]' \
+        <<<"$output")" = "[true,true,true,true,false]" ]
+    within "value >= 1" internode_bytes_ratio
+    within "value > 0" elastic_ratio_nodes
+    [ "$(jq '[.strategies[].step_ms] | min > 0' <<<"$output")" = true ]
+    run "$BENCH" comm --nodes 1
+    [ "$status" -eq 64 ]
+}

@@ -199,8 +199,10 @@ $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/t
 	$(call link,-rdynamic)
 
 # ratios to what the machine allows: tests/bench/bench.h
-$(BENCH): $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/src/cmd/cmd_main.o $(LIB)
+$(BENCH): $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/src/cmd/cmd_main.o $(LIB) | $(B)/bench/nodes
 	$(call link,)
+$(B)/bench/nodes: tests/bench/nodes
+	@mkdir -p $(@D) && cp $< $@
 
 # programs that are compared with Python's
 INTEROP := $(patsubst tests/%.c,$(B)/%,$(wildcard tests/interop/*.c))

@@ -15,6 +15,8 @@
 #define SECONDS_MAX 1e6
 #define THREADS_MAX 4096
 #define TOKENS_MAX 65536
+#define NODES_MAX 64
+#define MBIT_MAX 1000000
 
 static const struct options_row rows[] = {
     OPTION_FLAG(struct bench_options, json, "json", "one object on stdout"),
@@ -30,6 +32,12 @@ static const struct options_row rows[] = {
                 "preset (mpt-7b)"),
     OPTION_TAKE("plan", "NODESxRANKS", bench_plan_take,
                 "instead: what such a machine would send between its nodes"),
+    OPTION_WHOLE(struct bench_options, nodes, "nodes", "N", 2, NODES_MAX,
+                 "instead: steps over so many nodes of this machine (root)"),
+    OPTION_WHOLE(struct bench_options, node_ranks, "node-ranks", "N", 1,
+                 THREADS_MAX, "of --nodes, ranks of each (2)"),
+    OPTION_WHOLE(struct bench_options, mbit, "mbit", "N", 0, MBIT_MAX,
+                 "of --nodes, bits a second of a link (1000; 0: no bound)"),
     OPTION_FLAG(struct bench_options, parallel, "parallel", "by two ranks"),
     OPTION_WHOLE(struct bench_options, tokens, "tokens", "N", 1, TOKENS_MAX,
                  "of a leaf, instead of several numbers of them"),
@@ -73,7 +81,7 @@ static const struct bench_row {
       "125m",
       false },
     { { "comm", "", "two ranks' sum against MPI_Allreduce", rows,
-        USUAL "model plan", 0, 0 },
+        USUAL "model plan nodes node-ranks mbit", 0, 0 },
       bench_comm,
       NULL,
       false },
@@ -83,6 +91,11 @@ static const struct bench_row {
       true },
     { { "comm-rank", "", "what comm starts", rows, USUAL "model", 0, 0 },
       bench_comm_rank,
+      "125m",
+      true },
+    { { "nodes-rank", "", "what comm --nodes starts", rows, USUAL "model", 0,
+        0 },
+      bench_nodes_rank,
       "125m",
       true },
     { { "parallel-rank", "", "what step --parallel starts", rows, USUAL "model",
@@ -195,6 +208,8 @@ int main(int argc, char **argv)
     struct bench_options options = {
         .threads = processors() < 2 ? processors() : 2,
         .seconds = 60.0,
+        .node_ranks = 2,
+        .mbit = 1000,
     };
     kernels_wait_passively(argv);
     return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);

@@ -116,6 +116,17 @@
  *   smallest_bytes, largest_bytes  of messages to other nodes
  *   memory_bytes    received and waiting, of a block that travels as a whole
  *   held_bytes      partial sums between microsteps; the most of a rank
+ *
+ * comm --nodes N: steps over N nodes of this machine, whose links have --mbit a second
+ * (tests/bench/nodes; root), on two microbatches of short samples, so that they are
+ * mostly exchange. hsdp is zero3 with a node as its shard group. The bytes are those of the
+ * nodes' interfaces.
+ *   strategies    for each step_ms, between_bytes of a step, all nodes', least_bytes (one
+ *                 value of each element from each node to each other: of gradients
+ *                 once a step, with zero2 and zero3 once a microbatch; of weights
+ *                 once a step, with zero3 as often as a block is gathered), ratio
+ *   internode_bytes_ratio  the largest of these ratios
+ *   elastic_ratio_nodes    zero3's step_ms over that of zero3 "fast"
  */
 #pragma once
 
@@ -135,6 +146,9 @@ struct bench_options {
     int tokens;             /* of gemm; 0: all */
     int plan_nodes,
         plan_ranks; /* of comm --plan, ranks of a node; 0: measure */
+    int nodes;      /* of this machine, of comm; 0: none */
+    int node_ranks; /* of each of them */
+    int mbit;       /* of each node's link, a second; 0: as it is */
     bool parallel;  /* step by two ranks */
     bool json;      /* the result, on stdout */
 };
@@ -152,3 +166,5 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result);
 enum err bench_comm_rank(const struct bench_options *options, json_t **result);
 enum err bench_parallel_rank(const struct bench_options *options,
                              json_t **result);
+/* One of those of several nodes. */
+enum err bench_nodes_rank(const struct bench_options *options, json_t **result);

@@ -487,7 +487,7 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
     *result = NULL;
     TRY(new_zeroed(&b, 1));
     b->dir = options->dir;
-    TRY_OUT(bench_ranks_open(TIMEOUT_S, &b->comm));
+    TRY_OUT(bench_ranks_open(TIMEOUT_S, 2, &b->comm));
     b->rank = comm_rank(b->comm);
     TRY_OUT(measure(b, options, result));
 out:

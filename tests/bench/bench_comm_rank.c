@@ -185,7 +185,7 @@ enum err bench_comm_rank(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     struct bench b = { .ctx = { .threads = 1 } };
     *result = NULL;
-    TRY_OUT(bench_ranks_open(TIMEOUT_S, &b.comm));
+    TRY_OUT(bench_ranks_open(TIMEOUT_S, 2, &b.comm));
     b.rank = comm_rank(b.comm);
     TRY_OUT(kernels_find("cpu", "auto", &b.kernels));
     TRY_OUT(comm_tensors_create(b.comm, b.kernels->memory, NULL, EXCHANGE_AUTO,

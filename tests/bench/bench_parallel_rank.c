@@ -193,7 +193,7 @@ enum err bench_parallel_rank(const struct bench_options *options,
     enum err rc = ERR_OK;
     struct bench b = { .losses_known = 0 };
     *result = NULL;
-    TRY_OUT(bench_ranks_open(TIMEOUT_S, &b.comm));
+    TRY_OUT(bench_ranks_open(TIMEOUT_S, RANKS, &b.comm));
     TRY_OUT(comm_create("self", NULL, NULL, TIMEOUT_S, &b.self));
     TRY_OUT(choose_model(&b, options->model));
     *result = json_pack("{s:s, s:s, s:i, s:i, s:i}", "bench", "step", "model",

@@ -173,9 +173,14 @@ enum err bench_comm(const struct bench_options *options, json_t **result)
     struct bench_options measured = *options;
     if (options->plan_nodes > 0)
         return run_plan(options, result);
+    if (options->nodes > 0) {
+        measured.model = options->model != NULL ? options->model : "10m";
+        return bench_ranks("nodes", &measured, result);
+    }
     if (options->model != NULL)
-        return err_set(ERR_USAGE, "comm takes --model with --plan alone: its "
-                                  "measurement sums arrays of three sizes");
+        return err_set(ERR_USAGE, "comm takes --model with --plan and --nodes "
+                                  "alone: its measurement sums arrays of three "
+                                  "sizes");
     measured.model = "125m"; /* a rank takes one, and does not look at it */
     return bench_ranks("comm", &measured, result);
 }

@@ -1,10 +1,10 @@
-/* Starts two ranks of this program under mpirun and brings their result
- * back. */
+/* Starts ranks of this program under mpirun and brings their result back. */
 #include "tests/bench/bench_ranks.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,42 +14,64 @@
 #define RESULT_BYTES_MAX 65536
 
 /* In the child: what the ranks print goes to stderr. */
-static void become_ranks(const char *program, const char *name, const char *dir,
-                         const char *seconds, const char *model)
+static void become(char *const *argv)
 {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-np",
-           "2", program, name, "--dir", dir, "--seconds", seconds, "--model",
-           model, (char *)NULL);
-    fprintf(stderr, "mpirun cannot be started\n");
+    execvp(argv[0], argv);
+    fprintf(stderr, "%s cannot be started\n", argv[0]);
     _exit(127);
 }
 
-static enum err run_ranks(const char *name, const char *dir,
-                          const struct bench_options *options)
+static enum err run(char *const *argv)
 {
-    char program[FSIO_PATH_MAX], rank_name[32], text[32];
     int status;
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0)
-        return err_errno("/proc/self/exe");
-    program[length] = '\0';
-    snprintf(rank_name, sizeof rank_name, "%s-rank", name);
-    snprintf(text, sizeof text, "%g", options->seconds);
     pid_t child = fork();
     if (child < 0)
         return err_errno("fork");
     if (child == 0)
-        become_ranks(program, rank_name, dir, text, options->model);
+        become(argv);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return err_errno("wait for mpirun");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return err_set(ERR_UNSUPPORTED,
-                       "two ranks under mpirun have failed; see above");
+                       "the ranks under mpirun have failed; see above");
     return ERR_OK;
+}
+
+static enum err run_ranks(const char *name, const char *dir,
+                          const struct bench_options *options)
+{
+    char program[FSIO_PATH_MAX], parent[FSIO_PATH_MAX], nodes[FSIO_PATH_MAX];
+    char rank_name[32];
+    char seconds[32], counts[3][16], *model = strdup(options->model);
+    char *folder = strdup(dir);
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length < 0 || model == NULL || folder == NULL)
+        return err_errno("/proc/self/exe");
+    program[length] = '\0';
+    TRY(fsio_parent(program, parent));
+    TRY(fsio_path(nodes, "%s/nodes", parent));
+    snprintf(rank_name, sizeof rank_name, "%s-rank", name);
+    snprintf(seconds, sizeof seconds, "%g", options->seconds);
+    snprintf(counts[0], sizeof counts[0], "%d", options->nodes);
+    snprintf(counts[1], sizeof counts[1], "%d", options->node_ranks);
+    snprintf(counts[2], sizeof counts[2], "%d", options->mbit);
+    char *const two[] = {
+        "mpirun",    "--oversubscribe", "--bind-to", "none",  "-np",
+        "2",         program,           rank_name,   "--dir", folder,
+        "--seconds", seconds,           "--model",   model,   NULL
+    };
+    char *const many[] = { nodes,  counts[0],   counts[1], counts[2],
+                           folder, program,     rank_name, "--dir",
+                           folder, "--seconds", seconds,   "--model",
+                           model,  NULL };
+    enum err rc = run(options->nodes > 0 ? many : two);
+    free(folder);
+    free(model);
+    return rc;
 }
 
 enum err bench_ranks(const char *name, const struct bench_options *options,
@@ -86,12 +108,12 @@ enum err bench_ranks_check(const struct bench_options *options)
     return ERR_OK;
 }
 
-enum err bench_ranks_open(double timeout_s, struct comm **comm)
+enum err bench_ranks_open(double timeout_s, int ranks, struct comm **comm)
 {
     TRY(comm_create("mpi", NULL, NULL, timeout_s, comm));
-    return comm_size(*comm) == 2
+    return ranks == 0 || comm_size(*comm) == ranks
                ? ERR_OK
-               : err_set(ERR_USAGE, "this is for two ranks under mpirun");
+               : err_set(ERR_USAGE, "this is for %d ranks under mpirun", ranks);
 }
 
 enum err bench_ranks_write(const struct bench_options *options,
