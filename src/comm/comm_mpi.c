@@ -36,11 +36,10 @@ static struct {
     char (*hosts)[COMM_HOST_BYTES]; /* the first communicator's */
 } library = { .mutex = PTHREAD_MUTEX_INITIALIZER, .limit_s = 300.0 };
 
-#define NOBODY (-1)
 #define LOOK_S 0.1
 
 /* Waits for the library; false: it is lost. */
-static bool enter(int peer)
+bool comm_mpi_enter(int peer)
 {
     struct comm_patience patience = { .timeout_s = library.limit_s };
     unsigned calls = library.calls;
@@ -65,7 +64,16 @@ static bool enter(int peer)
     return false;
 }
 
-static void leave(void)
+bool comm_mpi_try(void)
+{
+    if (library.lost || pthread_mutex_trylock(&library.mutex) != 0)
+        return false;
+    library.calls++;
+    library.peer = NOBODY;
+    return true;
+}
+
+void comm_mpi_leave(void)
 {
     pthread_mutex_unlock(&library.mutex);
 }
@@ -74,9 +82,9 @@ static void leave(void)
 #define MPI_ALONE(code, peer, call)                                            \
     do {                                                                       \
         (code) = MPI_ERR_PENDING;                                              \
-        if (enter(peer)) {                                                     \
+        if (comm_mpi_enter(peer)) {                                            \
             (code) = (call);                                                   \
-            leave();                                                           \
+            comm_mpi_leave();                                                  \
         }                                                                      \
     } while (0)
 
@@ -150,6 +158,7 @@ static enum err mpi_start(struct comm_request *request, int index)
         MPI_TRY_TO(transfer->peer,
                    MPI_Isend(data, count, MPI_BYTE, transfer->peer,
                              transfer->tag, comm, handle));
+    comm_mpi_progress_add(request, index, 1);
 out:
     if (rc != ERR_OK)
         *handle = MPI_REQUEST_NULL;
@@ -184,12 +193,14 @@ static enum err mpi_poll(struct comm_request *request)
     MPI_ALONE(code, NOBODY,
               MPI_Testsome(request->started, handles_of(request), &count,
                            state->indices, state->statuses));
+    if (count == MPI_UNDEFINED)
+        count = 0;
+    for (int i = 0; i < count; i++)
+        comm_mpi_progress_add(request, state->indices[i], -1);
     if (code == MPI_ERR_IN_STATUS)
         return fragment_error(request, count);
     if (code != MPI_SUCCESS)
         return mpi_error(code, "MPI_Testsome()");
-    if (count == MPI_UNDEFINED)
-        count = 0;
     for (int i = 0; i < count; i++) {
         int index = state->indices[i];
         const struct comm_transfer *transfer = &request->transfers[index];
@@ -207,16 +218,17 @@ out:
 static void mpi_cancel(struct comm_request *request)
 {
     MPI_Request *handles = handles_of(request);
-    if (!enter(NOBODY))
+    if (!comm_mpi_enter(NOBODY))
         return;
     for (int i = 0; i < request->started; i++) {
         if (handles[i] == MPI_REQUEST_NULL)
             continue;
+        comm_mpi_progress_add(request, i, -1);
         if (request->transfers[i].receive)
             MPI_Cancel(&handles[i]);
         MPI_Request_free(&handles[i]);
     }
-    leave();
+    comm_mpi_leave();
 }
 
 /* A sign of life where the one before has gone out: to a peer that is dead MPI would
@@ -224,7 +236,7 @@ static void mpi_cancel(struct comm_request *request)
 static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
 {
     int gone = 1;
-    if (!enter(peer))
+    if (!comm_mpi_enter(peer))
         return;
     if (state->sign != MPI_REQUEST_NULL && !state->unheard)
         state->unheard =
@@ -234,7 +246,7 @@ static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
             MPI_Isend(&comm->place, (int)sizeof comm->place, MPI_BYTE, peer,
                       (int)COMM_HERE * COMM_NUMBERS, state->roll,
                       &state->sign) != MPI_SUCCESS;
-    leave();
+    comm_mpi_leave();
 }
 
 /* The tag has the word and the number. What goes with it stays as long as comm; other
@@ -254,13 +266,13 @@ static void mpi_say(struct comm *comm, int peer, enum comm_word word,
         say_sign(comm, state, peer);
         return;
     }
-    if (!enter(peer))
+    if (!comm_mpi_enter(peer))
         return;
     if (MPI_Isend(data, bytes, MPI_BYTE, peer,
                   (int)word * COMM_NUMBERS + number, state->roll,
                   &handle) == MPI_SUCCESS)
         MPI_Request_free(&handle);
-    leave();
+    comm_mpi_leave();
 }
 
 /* A word that is there is so short that it is there as a whole. */
@@ -270,7 +282,8 @@ static bool mpi_hear(struct comm *comm, int *peer, enum comm_word *word,
     const struct mpi_state *state = comm->state;
     MPI_Status status;
     int found = 0;
-    if (state->roll == MPI_COMM_NULL /* being made */ || !enter(NOBODY))
+    if (state->roll == MPI_COMM_NULL /* being made */ ||
+        !comm_mpi_enter(NOBODY))
         return false;
     bool heard =
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state->roll, &found, &status) ==
@@ -278,7 +291,7 @@ static bool mpi_hear(struct comm *comm, int *peer, enum comm_word *word,
         found != 0 &&
         MPI_Recv(text, COMM_TEXT_BYTES, MPI_BYTE, status.MPI_SOURCE,
                  status.MPI_TAG, state->roll, MPI_STATUS_IGNORE) == MPI_SUCCESS;
-    leave();
+    comm_mpi_leave();
     if (!heard)
         return false;
     *peer = status.MPI_SOURCE;
@@ -346,17 +359,19 @@ static void mpi_close(struct comm *comm)
 {
     struct mpi_state *state = comm->state;
     bool together = comm->requests != NULL && !comm->broken;
+    if (comm->parent == NULL)
+        comm_mpi_progress_end();
     if (together && comm_barrier(comm) != ERR_OK) {
         log_warn("shutdown: %s", err_text());
         together = false;
     }
     /* Without the others MPI would wait for them for ever: the process ends
      * without MPI_Finalize(), which makes the launcher end the job. */
-    if (together && enter(NOBODY)) {
+    if (together && comm_mpi_enter(NOBODY)) {
         MPI_Comm_free(&state->point);
         MPI_Comm_free(&state->collective);
         MPI_Comm_free(&state->roll);
-        leave();
+        comm_mpi_leave();
     }
     if (together && comm->parent == NULL) {
         comm_segment_restore(&state->segment);
@@ -379,7 +394,7 @@ static void mpi_abort(struct comm *comm, int exit_code)
 {
     (void)comm;
     library.limit_s = 1.0;
-    if (enter(NOBODY))
+    if (comm_mpi_enter(NOBODY))
         MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
@@ -413,20 +428,6 @@ out:
     return rc;
 }
 
-/* srun without a PMI plugin starts every task as a world of its own; training
- * so would be `tasks` runs that destroy each other's files. */
-static enum err check_world(const struct comm *comm)
-{
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    if (tasks == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
-        strtol(tasks, NULL, 10) == comm->size)
-        return ERR_OK;
-    return err_set(ERR_USAGE,
-                   "srun started %s tasks but MPI sees %d ranks; start with "
-                   "srun --mpi=pmix",
-                   tasks, comm->size);
-}
-
 static enum err start_mpi(int *argc, char ***argv)
 {
     enum err rc = ERR_OK;
@@ -438,6 +439,7 @@ static enum err start_mpi(int *argc, char ***argv)
 #if OMPI_MAJOR_VERSION < 5 /* messages stand still in them: DESIGN.md */
     setenv("OMPI_MCA_mtl_ofi_provider_exclude",
            "shm,sockets,tcp,udp,rstream,usnic,net,tcp;ofi_rxm,udp;ofi_rxd", 0);
+    setenv("OMPI_MCA_btl_tcp_links", "2", 0); /* both ways at once: DESIGN.md */
 #endif
     /* before a CUDA-aware MPI's first call of CUDA: DESIGN.md */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -467,7 +469,7 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank));
     MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &comm->size));
-    TRY_OUT(check_world(comm));
+    TRY_OUT(comm_mpi_check_world(comm));
     TRY_OUT(state_create(comm, &state));
     TRY_OUT(comm_mpi_order(comm, &world));
     library.hosts = comm->hosts;
@@ -486,5 +488,7 @@ out:
     comm_segment_remove(&segment);
     if (state != NULL)
         state->segment = segment;
+    if (rc == ERR_OK)
+        comm_mpi_progress_begin(comm, state->roll);
     return rc;
 }

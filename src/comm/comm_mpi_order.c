@@ -4,6 +4,7 @@
 #include "src/comm/comm_mpi_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -32,6 +33,20 @@ static bool place_of(const struct comm *comm, int *place)
         moved |= r > 0 && nodes[r] != nodes[r - 1] && nodes[r] != r;
     }
     return moved;
+}
+
+/* srun without a PMI plugin starts every task as a world of its own; training
+ * so would be `tasks` runs that destroy each other's files. */
+enum err comm_mpi_check_world(const struct comm *comm)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (tasks == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
+        strtol(tasks, NULL, 10) == comm->size)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "srun started %s tasks but MPI sees %d ranks; start with "
+                   "srun --mpi=pmix",
+                   tasks, comm->size);
 }
 
 enum err comm_mpi_order(struct comm *comm, MPI_Comm *world)
