@@ -39,6 +39,7 @@ static const struct {
     { "hooks.timeout_s=3", NULL, "there is no hook" },
     { "hooks.timeout_s=3 hooks.on_eval_end=true", NULL, NULL },
     { "tracking.experiment=e", NULL, "tracking.mlflow is empty" },
+    { "tracking.mlflow_register=m", NULL, "tracking.mlflow is empty" },
     { "tracking.experiment=e tracking.tensorboard=true", NULL,
       "tracking.experiment" },
     { "tracking.experiment=e tracking.mlflow=/tmp/m", NULL, NULL },

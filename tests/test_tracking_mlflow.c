@@ -307,6 +307,67 @@ static void test_params(void *self)
     }
 }
 
+/* What becomes of a model at a run's end, with these answers. */
+static int registers(void *self, int made, const char *known, int created)
+{
+    if (opens(self) != ERR_OK)
+        tap_ok(false, "open: %s", err_text());
+    answers("registered-models/create", made,
+            "{\"error_code\": \"RESOURCE_ALREADY_EXISTS\"}");
+    answers("model-versions/search", 200, known);
+    answers("model-versions/create", created,
+            created == 200 ? "{\"model_version\": {\"version\": \"2\"}}"
+                           : "{\"error_code\": \"INVALID_PARAMETER_VALUE\"}");
+    tap_ok(ops->finish(self, TRACKING_FINISHED) == ERR_OK &&
+               requests_with("\"status\":\"FINISHED\"") == 1,
+           "the run is finished");
+    return requests_with("POST /api/2.0/mlflow/model-versions/create");
+}
+
+static void test_register(void *self)
+{
+    strcpy(options.settings.mlflow_register, "my model");
+    tap_is_int(registers(self, 200, "{}", 200), 0, "no model, nothing asked");
+    closes(self);
+    options.model = (struct tracking_model){ "s3://b/step-6", "/r/step-6", 6 };
+    tap_ok(registers(self, 400, "{}", 200) == 1 &&
+               requests_with("filter=name%3D%27my%20model%27%20and%20run_id"
+                             "%3D%27abc1%27 ") == 1 &&
+               requests_with(
+                   "{\"name\":\"my model\",\"source\":\"s3://b/step-6\","
+                   "\"run_id\":\"abc1\",\"tags\":[{\"key\":"
+                   "\"tessera.checkpoint\",\"value\":\"/r/step-6\"}") == 1,
+           "a version of a model that is there");
+    closes(self);
+    tap_is_int(registers(self, 200,
+                         "{\"model_versions\": [{\"source\": 5}, "
+                         "{\"source\": \"s3://b/step-5\", "
+                         "\"version\": \"1\"}]}",
+                         400),
+               1,
+               "another checkpoint is none of it, and a refusal ends nothing");
+    closes(self);
+    tap_is_int(registers(self, 400,
+                         "{\"model_versions\": [{\"source\": "
+                         "\"s3://b/step-6\", \"version\": "
+                         "\"1\"}]}",
+                         200),
+               0, "the same one is there already");
+    closes(self);
+    tap_ok(registers(self, 500, "{}", 200) == 0 &&
+               requests_with("model-versions/") == 0,
+           "a server that has trouble is not asked for more");
+    closes(self);
+    options.model.source[0] = '\0';
+    for (const char *const *name =
+             (const char *const[]){ "a/b", "a:b", " a", "a'b", NULL };
+         *name != NULL; name++) {
+        strcpy(options.settings.mlflow_register, *name);
+        tap_ok(ops->check(&options.settings) == ERR_USAGE, "%s", err_text());
+    }
+    options.settings.mlflow_register[0] = '\0';
+}
+
 /* An answer of so many bytes, all of them empty objects. */
 static void long_answer(void *self, const char *path, size_t bytes,
                         const char *says)
@@ -395,6 +456,7 @@ int main(void)
     test_goes_on(self);
     test_refusals(self);
     test_params(self);
+    test_register(self);
     test_long_answers(self);
     test_credentials(self);
     free(self);

@@ -75,6 +75,8 @@ shown_once() {
         [[ "$output" != *secret* ]]
         [ ! -e "$DIR/bad" ]
     done
+    ends 64 "tracking.mlflow_register is for a server" train 1 "$DIR/bad" \
+        "tracking.mlflow=$DIR/m" tracking.mlflow_register=model
     run train 1 "$DIR/bad" tracking.prometheus=run.txt
     [ "$status" -eq 64 ] && [[ "$output" == *.prom* ]]
 }
@@ -94,9 +96,9 @@ seconds() {
     wait_for 10 test -s port
     plain=$(seconds train 1 "$DIR/none" "${SMALL[@]}")
     refused=$(seconds train 1 "$DIR/refused" "${SMALL[@]}" \
-        tracking.mlflow=http://127.0.0.1:1 2>refused.log)
+        tracking.mlflow=http://127.0.0.1:1 tracking.mlflow_register=m 2>refused.log)
     hangs=$(seconds train 1 "$DIR/hangs" "${SMALL[@]}" "tracking.mlflow=http://127.0.0.1:$(cat port)" \
-        tracking.finish_s=0.5 2>hangs.log)
+        tracking.mlflow_register=m tracking.finish_s=0.5 2>hangs.log)
     echo "# $plain s without trackers, $refused s refused, $hangs s without an answer" >&3
     for name in refused hangs; do
         cat $name.log

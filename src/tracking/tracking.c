@@ -454,6 +454,13 @@ static void begin_end(struct tracking *tracking, enum tracking_end end)
         pthread_cond_signal(&tracking->workers[i].wake);
 }
 
+void tracking_model(struct tracking *tracking,
+                    const struct tracking_model *model)
+{
+    assert(!tracking->ending); /* workers read it behind that */
+    tracking->options.model = *model;
+}
+
 void tracking_finish(struct tracking *tracking, enum tracking_end end)
 {
     pthread_mutex_lock(&tracking->mutex);

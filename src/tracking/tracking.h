@@ -41,6 +41,10 @@ void tracking_begin(struct tracking *tracking, int64_t step);
 void tracking_push(struct tracking *tracking,
                    const struct tracking_record *record);
 
+/* Before tracking_finish(): the finished run's model. */
+void tracking_model(struct tracking *tracking,
+                    const struct tracking_model *model);
+
 /* Nothing comes any more: sinks end while the run does. */
 void tracking_finish(struct tracking *tracking, enum tracking_end end);
 

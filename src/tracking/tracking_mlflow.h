@@ -9,6 +9,7 @@
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
+#include "src/tracking/tracking_http.h"
 #include "src/tracking/tracking_sink.h"
 
 #define TRACKING_MLFLOW_ID_BYTES 65
@@ -31,6 +32,15 @@ const char *tracking_mlflow_folder(const char *address);
 const char *tracking_mlflow_shown(const char *address);
 /* ERR_USAGE: MLflow has no experiment of this name. */
 enum err tracking_mlflow_check_experiment(const char *experiment);
+
+/* The same of a registered model; "" is fine. */
+enum err tracking_mlflow_check_register(const char *name);
+
+/* A version of settings.mlflow_register, of options->model and this run, unless it
+ * is there. Errors as of tracking_http_call(). */
+enum err tracking_mlflow_register(struct tracking_http *http,
+                                  const struct tracking_options *options,
+                                  const char *run);
 
 enum tracking_mlflow_status tracking_mlflow_status(enum tracking_end end);
 int64_t tracking_mlflow_ms(double time_s);

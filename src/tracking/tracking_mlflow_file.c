@@ -59,6 +59,10 @@ static enum err mlflow_file_check(const struct tracking_settings *settings)
                        "server, http://host:port or https://..., or a folder, "
                        "as its path or as file:///path",
                        tracking_mlflow_shown(settings->mlflow));
+    if (settings->mlflow_register[0] != '\0')
+        return err_set(ERR_USAGE,
+                       "tracking.mlflow_register is for a server: the folder "
+                       "of tracking.mlflow has runs, and no registry");
     return tracking_mlflow_check_experiment(settings->experiment);
 }
 

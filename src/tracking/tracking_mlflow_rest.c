@@ -22,7 +22,6 @@
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
-#include "src/tracking/tracking_http.h"
 #include "src/tracking/tracking_mlflow.h"
 #include "src/tracking/tracking_sink.h"
 
@@ -67,6 +66,7 @@ static enum err mlflow_rest_check(const struct tracking_settings *settings)
     if (host[0] == '\0' || host[0] == '/' || host[0] == ':')
         return err_set(ERR_USAGE, "tracking.mlflow = \"%s\": names no host",
                        tracking_mlflow_shown(address));
+    TRY(tracking_mlflow_check_register(settings->mlflow_register));
     return tracking_mlflow_check_experiment(settings->experiment);
 }
 
@@ -311,9 +311,17 @@ static enum err mlflow_rest_write(void *self,
     return send_metrics(m);
 }
 
+/* A run that is not registered is finished even so. */
 static enum err mlflow_rest_finish(void *self, enum tracking_end end)
 {
-    return set_status(self, tracking_mlflow_status(end));
+    struct mlflow_rest *m = self;
+    TRY(set_status(m, tracking_mlflow_status(end)));
+    if (m->options->model.source[0] != '\0' &&
+        tracking_mlflow_register(m->http, m->options, m->run) != ERR_OK)
+        log_warn("tracking: mlflow: %s is not registered as %s: %s",
+                 m->options->model.path, m->options->settings.mlflow_register,
+                 err_text());
+    return ERR_OK;
 }
 
 static void mlflow_rest_close(void *self)

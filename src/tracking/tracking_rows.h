@@ -30,6 +30,10 @@
       "folder or file:///FOLDER; empty: none")                                 \
     S(tracking, STRING, experiment, "tessera", 0,                              \
       "of MLflow, made where there is none of this name")                      \
+    S(tracking, STRING, mlflow_register, "", 0,                                \
+      "a model of MLflow's registry, of which the checkpoint of a run that "   \
+      "has finished becomes a version: with checkpoint.keep_best the best, "   \
+      "else the last; empty: none")                                            \
     S(tracking, STRING, run_name, "", 0,                                       \
       "of MLflow's run, and a label of Prometheus' metrics; empty: the run "   \
       "directory's name")                                                      \

@@ -19,6 +19,13 @@ struct tracking_param {
     char *key, *value;
 };
 
+/* The checkpoint by which a finished run goes to a registry of models. */
+struct tracking_model {
+    char source[2 * FSIO_PATH_MAX]; /* its address; "": there is none */
+    char path[FSIO_PATH_MAX];       /* its folder */
+    int64_t step;
+};
+
 struct tracking_options {
     struct tracking_settings settings;
     char run_dir[FSIO_PATH_MAX];
@@ -26,6 +33,7 @@ struct tracking_options {
     char job[32]; /* Slurm's number; "": none */
     struct tracking_param *params;
     int param_count;
+    struct tracking_model model; /* for finish() alone */
     const atomic_bool *given_up; /* true: nobody waits for sinks any more */
 };
 

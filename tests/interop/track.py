@@ -2,6 +2,7 @@
 
     track.py tensorboard RUN | prometheus FILE
     track.py mlflow URI RUN STATUS [killed]
+    track.py registry URI RUN VERSIONS
 
 Each step has to be there once, with the loss that the run has written. Of a run
 that was killed a server may lack the few steps that were on their way."""
@@ -113,9 +114,28 @@ def mlflow(uri, run, status, killed=None):
           % (count, len(runs[0].data.metrics), len(params), lost))
 
 
+def registry(uri, run, count):
+    """Versions of the run's model, of which the newest is the best checkpoint."""
+    from mlflow.tracking import MlflowClient
+    with open(os.path.join(run, "tracking.json")) as file:
+        run_id = json.load(file)["mlflow"]["run_id"]
+    versions = sorted(MlflowClient(uri).search_model_versions(
+        "name='my model' and run_id='%s'" % run_id), key=lambda v: int(v.version))
+    assert len(versions) == int(count), versions
+    for version in versions:
+        folder = version.tags["tessera.checkpoint"]
+        assert version.source == "tessera://" + folder and version.status == "READY"
+        assert os.path.exists(os.path.join(folder, "MANIFEST.json")), folder
+        assert folder.endswith("step-%09d" % int(version.tags["tessera.step"]))
+    losses = wanted(run, "eval_loss", "eval.jsonl")
+    best = min(losses, key=lambda step: (losses[step], -step))
+    assert versions[-1].tags["tessera.step"] == str(best), (versions[-1], losses)
+    print("%s versions, the last is step %d" % (count, best))
+
+
 def main(what, *arguments):
     {"tensorboard": tensorboard, "prometheus": prometheus,
-     "mlflow": mlflow}[what](*arguments)
+     "mlflow": mlflow, "registry": registry}[what](*arguments)
 
 
 main(*sys.argv[1:])

@@ -102,8 +102,15 @@ s.bind(("127.0.0.1", 0))
 print(s.getsockname()[1])')
 URI=http://127.0.0.1:$PORT
 check "an MLflow server starts" start_server
-check "a run to the server" train rest "tracking.mlflow=$URI"
+REGISTER=("tracking.mlflow=$URI" "tracking.mlflow_register=my model"
+    checkpoint.keep_best=true checkpoint.interval=6ba)
+check "a run to the server" train rest "${REGISTER[@]}"
 check "the server has it" read_by mlflow "$URI" "$WORK/rest" FINISHED
+check "its registry has the best checkpoint" read_by registry "$URI" "$WORK/rest" 1
+check "the finished run again" train rest "${REGISTER[@]}"
+check "which registers nothing new" read_by registry "$URI" "$WORK/rest" 1
+check "a longer one" train rest "${REGISTER[@]}" train.max_duration=30ba
+check "is another version" read_by registry "$URI" "$WORK/rest" 2
 # one that is killed when the server has its first steps
 KILL_AFTER=1.5 check "a run that is killed and goes on" killed_and_resumed rest-killed \
     "tracking.mlflow=$URI" train.max_duration=200ba

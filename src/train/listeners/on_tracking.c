@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/mirror/mirror.h"
 #include "src/tracking/tracking.h"
 #include "src/train/run/run.h"
 
@@ -98,13 +100,56 @@ static enum err on_tracking_create(void *self, const struct run *run)
     return ERR_OK;
 }
 
+static bool registers(const struct on_tracking *on)
+{
+    return on->run->settings.tracking.mlflow_register[0] != '\0' &&
+           on->end == TRACKING_FINISHED;
+}
+
+/* The checkpoint to register: where it has been copied to, else where it lies. */
+static enum err find_model(const struct run *run, struct tracking_model *out)
+{
+    const struct train_settings *s = &run->settings;
+    struct mirror_step there = { .step = -1 };
+    char path[FSIO_PATH_MAX];
+    out->step = -1;
+    if (s->checkpoint.keep_best)
+        TRY(ckpt_index_best(s->run.dir, &out->step));
+    if (out->step >= 0)
+        TRY(ckpt_index_path(path, s->run.dir, out->step));
+    else
+        TRY(ckpt_index_newest(path, s->run.dir));
+    out->step = ckpt_manifest_step_of(path);
+    if (realpath(path, out->path) == NULL)
+        return err_errno("%s", path);
+    snprintf(out->source, sizeof out->source, "tessera://%s", out->path);
+    if (run->mirrored != out->step)
+        return ERR_OK;
+    TRY(mirror_step_of(path, &there));
+    snprintf(out->source, sizeof out->source, "%s/%s", s->checkpoint.mirror,
+             there.folder);
+    mirror_step_free(&there);
+    return ERR_OK;
+}
+
+/* Behind the last checkpoint and its copy. */
+static void give_model(const struct on_tracking *on)
+{
+    struct tracking_model model = { .source = "" };
+    if (find_model(on->run, &model) == ERR_OK)
+        tracking_model(on->tracking, &model);
+    else
+        log_warn("tracking: mlflow: nothing is registered: %s", err_text());
+}
+
 static void send(struct on_tracking *on, const struct step_record *step)
 {
     struct tracking_record record = *tracking_list_record(step->scalars);
     assert(step->rank == 0 && step->step >= 0);
     record.step = step->step;
     record.time_s = clock_wall();
-    if (record.count > 0 || record.text_count > 0)
+    /* also nothing, of a run that had finished before and comes to register */
+    if (record.count > 0 || record.text_count > 0 || registers(on))
         tracking_push(on->tracking, &record);
 }
 
@@ -132,7 +177,8 @@ static enum err on_tracking_handle(void *self, enum event event,
                       ? TRACKING_FINISHED
                       : TRACKING_GOES_ON;
         send(on, step);
-        tracking_finish(on->tracking, on->end);
+        if (!registers(on))
+            tracking_finish(on->tracking, on->end);
         return ERR_OK;
     }
 }
@@ -156,11 +202,12 @@ static bool on_tracking_leave(void *self, bool together)
 {
     struct on_tracking *on = self;
     struct tracking_lost lost[TRACKING_SINKS_MAX];
-    (void)together;
     if (on->tracking == NULL)
         return true;
     if (on->run->now.back.asked)
         on->end = TRACKING_GOES_ON;
+    if (together && registers(on))
+        give_model(on);
     int64_t left_out = tracking_list_left_out(on->run->now.record.scalars);
     if (left_out > 0)
         log_warn("tracking: %lld values were left out: there are too many "

@@ -169,6 +169,9 @@ struct run {
     struct run_engine engine;
     struct run_step now;
 
+    int64_t
+        mirrored; /* the step that checkpoint.mirror has at the end; 0: none */
+
     struct algorithms algorithms;
     struct events events;
     struct trainer_profile *profile; /* NULL: none is asked for */

@@ -55,8 +55,8 @@ static bool meet(const struct trainer_schedule *plan, struct duration a,
       GIVEN(s->hooks.on_batch_end))                                            \
     X(hooks, "hooks.timeout_s", "there is no hook",                            \
       false HOOK_COMMANDS(OR_HOOK))                                            \
-    X(mlflow, "tracking.experiment", "tracking.mlflow is empty",               \
-      GIVEN(s->tracking.mlflow))                                               \
+    X(mlflow, "tracking.experiment tracking.mlflow_register",                  \
+      "tracking.mlflow is empty", GIVEN(s->tracking.mlflow))                   \
     X(named, "tracking.run_name",                                              \
       "tracking.mlflow and tracking.prometheus are empty",                     \
       GIVEN(s->tracking.mlflow) || GIVEN(s->tracking.prometheus))              \

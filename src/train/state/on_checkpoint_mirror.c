@@ -341,6 +341,8 @@ enum err on_checkpoint_mirror_finish(struct on_checkpoint_mirror *m)
              say[1] != 0 && clock_now() < end && !is_idle(m);)
             clock_sleep(POLL_S / 20);
     }
+    if (is_settled(m, &failed) && !failed)
+        m->run->mirrored = m->begun;
     if (m->run->rank == 0 && !is_idle(m))
         log_warn("checkpoint.mirror: step %lld is not there after %.0f s, and "
                  "is not waited for: the run directory has it, and the next "
