@@ -92,6 +92,11 @@ PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
 
 @test "several runs over each other, with the settings that differ" {
     report 0 "$DIR/one" "$DIR/two" --out "$DIR/both.html"
+    # a sweep's runs by their values, which their names would be cut before
+    cp -r "$DIR/one" "$DIR/000-train.max_duration=200ba-optimizer.lr=2e-3"
+    cp -r "$DIR/two" "$DIR/001-train.max_duration=150ba-optimizer.lr=6e-3"
+    report 0 "$DIR"/00[01]-* --out "$DIR/swept.html"
+    grep -q '>000: 200ba, 0.002<' "$DIR/swept.html" && grep -q '>001: 150ba, 0.006<' "$DIR/swept.html"
     grep -q "one, training" "$DIR/both.html"
     grep -q "two, training" "$DIR/both.html"
     sed -n '/Settings that differ/,/Settings that are the same/p' \

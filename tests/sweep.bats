@@ -78,8 +78,16 @@ sweep() {
         .runs[3].seconds_to_target <= .runs[3].seconds' "$DIR/out.json"
     # what it has cost is a column
     jq -e '.runs | all(.cost > 0)' "$DIR/out.json"
-    sweep --report >"$DIR/table"
+    sweep --report --svg "$DIR/out.svg" >"$DIR/table"
     grep -E 'to target +(kWh +)?cost  run$' "$DIR/table"
+    # a dot for each run and for each value in the legend, beside a dot what differs
+    [ "$(grep -o '<circle' "$DIR/out.svg" | wc -l)" -eq 6 ]
+    [ "$(grep -c '>12ba<' "$DIR/out.svg")" -gt 0 ]
+    grep -q '>5e-3<' "$DIR/out.svg"
+    # a corner of the front is a run's dot
+    jq -r '.runs | map(select(.front)) | length' "$DIR/out.json" >"$DIR/front"
+    [ "$(grep -o '<g data-n="none is.*</g>' "$DIR/out.svg" | grep -o 'M[^"]*' | grep -o L | wc -l)" \
+        -eq $((2 * $(cat "$DIR/front") - 2)) ]
     # the best run is on the front, and a run that is beaten in both is not
     jq -e '. as $all | .runs | to_entries | all(.value as $r | $r.front ==
         ([$all.runs[] | select((.quality < $r.quality and .seconds <= $r.seconds)

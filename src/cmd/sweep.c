@@ -17,7 +17,7 @@
 #include "src/sweep/sweep.h"
 
 struct sweep_options {
-    const char *json;
+    const char *json, *svg;
     bool report, list, slurm;
     int64_t task; /* -1: none */
 };
@@ -26,6 +26,8 @@ static const struct options_row rows[] = {
     OPTION_FLAG(struct sweep_options, report, "report", "only compare"),
     OPTION_TEXT(struct sweep_options, json, "json", "FILE",
                 "the comparison for programs"),
+    OPTION_TEXT(struct sweep_options, svg, "svg", "FILE",
+                "and as a picture: quality against time"),
     OPTION_FLAG(struct sweep_options, list, "list", "only the command lines"),
     OPTION_FLAG(struct sweep_options, slurm, "slurm",
                 "as an array of jobs, of those that are not finished"),
@@ -34,8 +36,9 @@ static const struct options_row rows[] = {
     { 0 },
 };
 
-/* A table for people, in any case, and JSON if it is asked for. */
-static enum err compare(const struct sweep *sweep, struct output *json)
+/* A table for people, in any case, and JSON and a picture if they are asked for. */
+static enum err compare(const struct sweep *sweep, struct output *json,
+                        struct output *svg)
 {
     enum err rc = ERR_OK;
     struct sweep_result *results = NULL;
@@ -46,8 +49,11 @@ static enum err compare(const struct sweep *sweep, struct output *json)
     TRY_OUT(sweep_print(sweep, results, stdout));
     if (json->file != NULL)
         TRY_OUT(sweep_json(sweep, results, json->file));
-    fflush(stdout); /* it is out before the file may fail */
+    if (svg->file != NULL)
+        TRY_OUT(sweep_picture(sweep, results, svg->file));
+    fflush(stdout); /* it is out before the files may fail */
     TRY_OUT(output_end(json, false));
+    TRY_OUT(output_end(svg, false));
 out:
     free(results);
     return rc;
@@ -74,7 +80,7 @@ static enum err run(const struct options *line, int *exit_code)
     enum err rc = ERR_OK;
     const struct sweep_options *options = line->into;
     const char *file = line->operands[0];
-    struct output json = { .file = NULL };
+    struct output json = { .file = NULL }, svg = { .file = NULL };
     struct sweep *sweep = NULL;
     TRY(new_zeroed(&sweep, 1));
     TRY_OUT(add_own_folder());
@@ -87,6 +93,8 @@ static enum err run(const struct options *line, int *exit_code)
     const char *const inputs[] = { file, sweep->settings.config };
     if (options->json != NULL)
         TRY_OUT(output_begin(options->json, inputs, 2, &json));
+    if (options->svg != NULL)
+        TRY_OUT(output_begin(options->svg, inputs, 2, &svg));
     TRY_OUT(fsio_mkdirs(sweep->settings.dir));
     if (options->task >= 0)
         rc = sweep_run_task(sweep, options->task);
@@ -95,9 +103,10 @@ static enum err run(const struct options *line, int *exit_code)
     else if (!options->report)
         rc = sweep_run_all(sweep, exit_code);
     if (rc == ERR_OK && !options->slurm)
-        rc = compare(sweep, &json);
+        rc = compare(sweep, &json, &svg);
 out:
     output_drop(&json);
+    output_drop(&svg);
     sweep_free(sweep);
     free(sweep);
     return rc;

@@ -40,6 +40,23 @@ void plot_cut(const char *text, char *out, size_t size)
     snprintf(out, size, "%.*s...", (int)size - 4, text);
 }
 
+void plot_plain(const char *value, char *out, size_t size)
+{
+    size_t used = 0;
+    assert(size > 4);
+    for (const char *c = value; *c != '\0' && used + 1 < size; c++) {
+        size_t key = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        bool begins = used == 0 || out[used - 1] == ' ';
+        if (begins && key > 0 && strncmp(c + key, " = ", 3) == 0)
+            c += key + 2;
+        else if ((*c == ' ' && !begins) || strchr("(){}[];\" ", *c) == NULL)
+            out[used++] = *c;
+    }
+    while (used > 0 && out[used - 1] == ' ')
+        used--;
+    snprintf(out + used, size - used, "%s", used == 0 ? "none" : "");
+}
+
 struct plot_series *plot_add(struct plot *plot, const char *name,
                              enum plot_style style, int colour)
 {
@@ -267,14 +284,14 @@ struct plot_frame plot_frame(const struct plot *plot)
 
 /* --- drawing ----------------------------------------------------------------- */
 
-static double place_x(const struct plot_frame *f, double x)
+double plot_place_x(const struct plot_frame *f, double x)
 {
     return f->left + (x - f->x0) / (f->x1 - f->x0) * (f->right - f->left);
 }
 
 /* Down is positive in SVG. What is outside, as a band's end may be, lies on the
  * frame. */
-static double place_y(const struct plot_frame *f, double y)
+double plot_place_y(const struct plot_frame *f, double y)
 {
     double share = f->log ? log(fmax(y, f->y0) / f->y0) / log(f->y1 / f->y0)
                           : (y - f->y0) / (f->y1 - f->y0);
@@ -290,7 +307,7 @@ static void draw_axes(const struct plot *plot, const struct plot_frame *f,
     int count = f->log ? log_ticks(f->y0, f->y1, ticks)
                        : linear_ticks(f->y0, f->y1, 5, ticks);
     for (int i = 0; i < count; i++) {
-        double y = place_y(f, ticks[i]);
+        double y = plot_place_y(f, ticks[i]);
         const double line[] = { f->left, y, f->right, y };
         canvas_line(out, line, 2, INK_GRID, 1);
         plot_number(ticks[i], text, sizeof text);
@@ -299,9 +316,9 @@ static void draw_axes(const struct plot *plot, const struct plot_frame *f,
     }
     count = linear_ticks(f->x0, f->x1, 6, ticks);
     for (int i = 0; i < count; i++) {
-        if (ticks[i] != floor(ticks[i])) /* steps and attempts are whole */
+        if (!plot->x_parts && ticks[i] != floor(ticks[i]))
             continue;
-        double x = place_x(f, ticks[i]);
+        double x = plot_place_x(f, ticks[i]);
         const double line[] = { x, f->bottom, x, f->bottom + 4 };
         canvas_line(out, line, 2, INK_AXIS, 1);
         plot_number(ticks[i], text, sizeof text);
@@ -324,7 +341,7 @@ static void draw_marks(const struct plot *plot, const struct plot_frame *f,
                        FILE *out)
 {
     for (int i = 0; i < plot->mark_count; i++) {
-        double x = place_x(f, plot->marks[i]);
+        double x = plot_place_x(f, plot->marks[i]);
         if (!(x > f->left + 1 && x < f->right))
             continue;
         const double line[] = { x, f->top, x, f->bottom };
@@ -343,9 +360,9 @@ static void draw_band(const struct plot_series *series, size_t first,
     for (size_t i = 0; i < 2 * points; i++) {
         bool back = i >= points;
         size_t index = back ? end - 1 - (i - points) : first + i;
-        xy[2 * count] = place_x(f, series->at[4 * index]);
+        xy[2 * count] = plot_place_x(f, series->at[4 * index]);
         xy[2 * count++ + 1] =
-            place_y(f, series->at[4 * index + (back ? 2 : 3)]);
+            plot_place_y(f, series->at[4 * index + (back ? 2 : 3)]);
     }
     if (points > 1)
         canvas_area(out, xy, count, INK_SERIES + series->colour, 0.28);
@@ -374,25 +391,26 @@ static void draw_line(const struct plot_series *series,
                       const struct plot_frame *f, double *xy, FILE *out)
 {
     size_t count = 0;
-    double width = series->style == PLOT_DOTS ? 1.0 : 1.6;
+    bool line = series->style == PLOT_LINE, dots = !line;
+    double width = line ? 1.6 : 1.0;
     enum ink ink = INK_SERIES + series->colour;
     for (size_t i = 0; i <= series->count; i++) {
         const double *at = &series->at[4 * i];
         if (i < series->count && !isnan(at[1])) {
-            xy[2 * count] = place_x(f, at[0]);
-            xy[2 * count++ + 1] = place_y(f, at[1]);
+            xy[2 * count] = plot_place_x(f, at[0]);
+            xy[2 * count++ + 1] = plot_place_y(f, at[1]);
             continue;
         }
-        if (count > 1)
+        if (count > 1 && series->style != PLOT_POINTS)
             canvas_line(out, xy, count, ink, width);
-        else if (count == 1 && series->style == PLOT_LINE)
+        else if (count == 1 && line)
             canvas_dot(out, xy[0], xy[1], 2, ink);
         count = 0;
     }
-    for (size_t i = 0; series->style == PLOT_DOTS && i < series->count; i++)
+    for (size_t i = 0; dots && i < series->count; i++)
         if (!isnan(series->at[4 * i + 1]))
-            canvas_dot(out, place_x(f, series->at[4 * i]),
-                       place_y(f, series->at[4 * i + 1]), 2.8, ink);
+            canvas_dot(out, plot_place_x(f, series->at[4 * i]),
+                       plot_place_y(f, series->at[4 * i + 1]), 2.8, ink);
 }
 
 /* Bars of all such series stand side by side. */
@@ -407,7 +425,7 @@ static void draw_bars(const struct plot *plot, int number,
         const double *at = &series->at[4 * i];
         if (isnan(at[1]))
             continue;
-        double x = place_x(f, at[0]) + shift, y = place_y(f, at[1]);
+        double x = plot_place_x(f, at[0]) + shift, y = plot_place_y(f, at[1]);
         const double box[] = { x,         f->bottom, x,         y,
                                x + width, y,         x + width, f->bottom };
         canvas_area(out, box, 4, INK_SERIES + series->colour, 0.9);

@@ -13,8 +13,9 @@
 #define PLOT_MARKS_MAX 100
 
 enum plot_style {
-    PLOT_LINE, /* with a band from low to high, where there are these */
-    PLOT_DOTS, /* joined by a thin line */
+    PLOT_LINE,   /* with a band from low to high, where there are these */
+    PLOT_DOTS,   /* joined by a thin line */
+    PLOT_POINTS, /* dots alone */
     PLOT_BARS
 };
 
@@ -36,6 +37,7 @@ struct plot {
     char id[32]; /* of its file, and of its element */
     char title[64], x_label[48], y_label[48];
     enum plot_scale scale;
+    bool x_parts; /* x are no whole numbers, as steps and attempts are */
     struct plot_series series[PLOT_SERIES_MAX];
     int series_count;
     double marks[PLOT_MARKS_MAX]; /* x of thin lines: attempts begin */
@@ -62,6 +64,9 @@ void plot_mark(struct plot *plot, double x);
 /* Whether it has anything to show. */
 bool plot_is_empty(const struct plot *plot);
 struct plot_frame plot_frame(const struct plot *plot);
+/* Where a value lies. */
+double plot_place_x(const struct plot_frame *frame, double x);
+double plot_place_y(const struct plot_frame *frame, double y);
 /* PLOT_WIDTH x frame.height units. ERR_MEMORY alone. */
 enum err plot_draw(const struct plot *plot, FILE *out);
 void plot_free(struct plot *plot);
@@ -69,5 +74,8 @@ void plot_free(struct plot *plot);
 /* "12.5k", "3e-4": few letters for an axis. */
 void plot_number(double value, char *text, size_t size);
 
+/* A setting's value without the signs of libconfig: "( { name = "ema";
+ * half_life = "9ba"; } )" is "ema 9ba", and nothing is "none". */
+void plot_plain(const char *value, char *out, size_t size);
 /* A text that is cut shows it by "...". */
 void plot_cut(const char *text, char *out, size_t size);

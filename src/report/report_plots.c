@@ -71,16 +71,40 @@ static enum err end_steps(struct maker *maker)
     return end_plot(maker);
 }
 
+/* A run of a sweep by what differs, since its folder's name would be cut before
+ * that: "004-optimizer.name=muon-optimizer.lr=2e-3" is "004: muon, 2e-3". */
+static void short_name(const struct report *report, int run,
+                       char out[PLOT_NAME_BYTES])
+{
+    const char *name = report->names[run];
+    size_t digits = strspn(name, "0123456789"), used = digits;
+    snprintf(out, PLOT_NAME_BYTES, "%.*s", (int)digits, name);
+    for (const char *at = name + digits; digits >= 3 && *at != '\0'; at++) {
+        char key[64], words[40];
+        int behind = 0;
+        if (sscanf(at, "-%63[a-z0-9_.]=%n", key, &behind) == 1 && behind > 0 &&
+            used < PLOT_NAME_BYTES) {
+            plot_plain(run_history_setting(report->runs[run], key), words,
+                       sizeof words);
+            used += (size_t)snprintf(out + used, PLOT_NAME_BYTES - used, "%s%s",
+                                     used > digits ? ", " : ": ", words);
+        }
+    }
+    if (used == digits)
+        memcpy(out, name, PLOT_NAME_BYTES);
+}
+
 /* In the plot of several runs series are named by their runs. */
 static void series_name(const struct maker *maker, int run, const char *what,
                         char out[PLOT_NAME_BYTES * 2])
 {
     assert(run >= 0 && run < maker->report->run_count);
-    const struct report *report = maker->report;
-    if (report->run_count == 1)
+    char name[PLOT_NAME_BYTES];
+    short_name(maker->report, run, name);
+    if (maker->report->run_count == 1)
         snprintf(out, PLOT_NAME_BYTES * 2, "%s", what);
     else
-        snprintf(out, PLOT_NAME_BYTES * 2, "%s%s%s", report->names[run],
+        snprintf(out, PLOT_NAME_BYTES * 2, "%s%s%s", name,
                  what[0] != '\0' ? ", " : "", what);
 }
 

@@ -145,6 +145,9 @@ void sweep_front(const struct sweep *sweep, struct sweep_result *results);
 /* As a table, the best first. */
 enum err sweep_print(const struct sweep *sweep,
                      const struct sweep_result *results, FILE *out);
+/* The finished ones as SVG: quality against time. */
+enum err sweep_picture(const struct sweep *sweep,
+                       const struct sweep_result *results, FILE *out);
 /* As JSON; the caller sees to errors of the file. */
 enum err sweep_json(const struct sweep *sweep,
                     const struct sweep_result *results, FILE *out);
