@@ -178,8 +178,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "held-out data set; empty: no evaluation",                               \
       .theirs = { ALSO("eval_loader eval_data validation_file"),               \
                   THEIRS("eval_loaders*",                                      \
-                         "one set; others after the run: "                     \
-                         "tessera-eval RUN --perplexity SET") })               \
+                         "one set; eval.sets has the others by name, "         \
+                         "as \"web=FOLDER, code=FOLDER\"") })                  \
     S(data, INT(0, 1048576), seq_len, "0", SETTING_STAYS,                      \
       "tokens per sample; 0: model.max_seq_len",                               \
       .theirs = { ALSO("block_size seq_length sequence_length max_length") })  \
