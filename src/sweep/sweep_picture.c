@@ -23,7 +23,7 @@ static const char picture_style[] =
     ".f8{fill:#e69f00}.f9{fill:#56b4e9}.s10{stroke:#6b6b6b}.f11{fill:#8c6d31}"
     "</style>\n";
 
-/* The values of the settings from `axis` on. */
+/* The values of the settings from `axis` on that have several. */
 static void label_of(const struct sweep *sweep, int64_t run, int axis,
                      char out[LABEL_BYTES])
 {
@@ -31,19 +31,19 @@ static void label_of(const struct sweep *sweep, int64_t run, int axis,
     for (size_t used = 0; axis < sweep->axis_count; axis++) {
         char words[WORDS_BYTES];
         plot_plain(sweep_value(sweep, run, axis), words, sizeof words);
-        if (used < LABEL_BYTES)
+        if (used < LABEL_BYTES && sweep->axes[axis].count > 1)
             used += (size_t)snprintf(out + used, LABEL_BYTES - used, "%s%s",
                                      used > 0 ? ", " : "", words);
     }
 }
 
-/* Beside the dot, on the side where there is room. */
+/* Above the dot and the line, on the side where there is room. */
 static void draw_label(const struct plot_frame *f, double x, double y,
                        const char *text, FILE *out)
 {
     double at = plot_place_x(f, x);
     bool left = at > (f->left + f->right) / 2;
-    canvas_text(out, at + (left ? -7 : 7), plot_place_y(f, y) + 4,
+    canvas_text(out, at + (left ? -4 : 4), plot_place_y(f, y) - 6,
                 left ? ALIGN_RIGHT : ALIGN_LEFT, INK_TEXT, false, text);
 }
 
