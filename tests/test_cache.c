@@ -281,6 +281,60 @@ static void test_rot(void)
     }
 }
 
+/* A set that becomes another one at the same address while one still reads it, and a
+ * store that goes away. */
+static void test_changed(void)
+{
+    char index[FSIO_PATH_MAX], *data;
+    size_t bytes;
+    struct dataset *first = NULL, *second = NULL;
+    struct cache_options options =
+        options_of(fixture_path(folder, "asked"), 0, 1.0);
+    fixture_need(open_set(address[RAW], &options, &first));
+    int before = server.requests;
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_OK &&
+               server.requests - before == 1 && read_all(second),
+           "who finds an index asks for it, once");
+    dataset_close(second);
+    options.asked = true;
+    before = server.requests;
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_OK &&
+               server.requests == before,
+           "and not where another has");
+    dataset_close(second);
+    options.asked = false;
+    snprintf(index, sizeof index, "%s", fixture_path(folder, "raw/index.json"));
+    data = fixture_read(index, &bytes);
+    data[bytes++] = '\n'; /* where a NUL was */
+    fixture_write_file(index, data, bytes);
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_DATA &&
+               strstr(err_text(), "another data set") != NULL,
+           "an older index is not taken because others use it: %s", err_text());
+    tap_ok(read_all(first), "who has it goes on");
+    http_server_rules(&server, "raw/ drop - -");
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_OK &&
+               read_all(second),
+           "nor is it asked for ever: what is there is used");
+    dataset_close(second);
+    dataset_close(first);
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_OK &&
+               read_all(second) &&
+               files_in(options.folder, ".part", NULL, NULL) == 0,
+           "also by the first who comes");
+    dataset_close(second);
+    files_in(options.folder, "boot", NULL, index);
+    fixture_write_file(index, "another", 7);
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_IO,
+           "but nothing of before the machine started: %s", err_text());
+    http_server_rules(&server, "");
+    tap_ok(open_set(address[RAW], &options, &second) == ERR_OK &&
+               read_all(second),
+           "and all is well when it is back");
+    dataset_close(second);
+    fixture_write_file(fixture_path(folder, "raw/index.json"), data, bytes - 1);
+    free(data);
+}
+
 static void test_limit(void)
 {
     int64_t bytes = 0, largest = 0;
@@ -514,6 +568,7 @@ int main(void)
     test_kill();
     test_poison();
     test_rot();
+    test_changed();
     test_limit();
     test_times();
     test_damage();

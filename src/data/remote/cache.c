@@ -110,7 +110,8 @@ static void cache_remove(const char *folder, const char *name)
         unlink(path);
 }
 
-/* Remove shards, with their second names, and what is not whole, or only the latter. */
+/* Remove shards, with their second names, what is said of them, and what is not whole,
+ * or only the latter. */
 static void cache_sweep(const struct cache *cache, bool shards)
 {
     DIR *dir = opendir(cache->folder);
@@ -124,7 +125,8 @@ static void cache_sweep(const struct cache *cache, bool shards)
         bool part = end != NULL &&
                     (strcmp(end, ".part") == 0 || strcmp(end, ".zip") == 0 ||
                      strcmp(end, ".second") == 0 || strcmp(end, ".room") == 0);
-        if (part || (shards && name[0] >= '0' && name[0] <= '9'))
+        bool says = end != NULL && strcmp(end, ".json") == 0;
+        if (part || (shards && (says || (name[0] >= '0' && name[0] <= '9'))))
             cache_remove(cache->folder, name);
     }
     if (dir != NULL)
@@ -189,27 +191,6 @@ static enum err cache_renew(struct cache *cache, const char *name,
     return rc;
 }
 
-/* By the first process: what the address has now, nothing of it verified. */
-static enum err cache_refresh(struct cache *cache, const char *const *names,
-                              int needed, int count)
-{
-    enum err rc = ERR_OK;
-    if (ftruncate(cache->verified, 0) != 0)
-        return err_errno("%s/verified: truncate", cache->folder);
-    TRY(cache_check_boot(cache));
-    cache_sweep(cache, false);
-    for (int n = 0; n < count && rc == ERR_OK; n++) {
-        if (n > 0)
-            cache_remove(cache->folder, names[n]);
-        rc = cache_renew(cache, names[n], n == 0);
-        if (rc == ERR_DATA && n >= needed)
-            rc = ERR_OK;
-    }
-    if (rc != ERR_OK)
-        cache_remove(cache->folder, names[0]);
-    return rc;
-}
-
 static bool cache_is_there(const struct cache *cache, const char *const *names,
                            int count)
 {
@@ -219,6 +200,33 @@ static bool cache_is_there(const struct cache *cache, const char *const *names,
             !fsio_exists(path))
             return false;
     return true;
+}
+
+/* By the first process: what the address has now, nothing of it verified. */
+static enum err cache_refresh(struct cache *cache, const char *const *names,
+                              int needed, int count)
+{
+    enum err rc = ERR_OK;
+    if (ftruncate(cache->verified, 0) != 0)
+        return err_errno("%s/verified: truncate", cache->folder);
+    TRY(cache_check_boot(cache));
+    cache_sweep(cache, false);
+    bool there =
+        cache->options.index == NULL && cache_is_there(cache, names, needed);
+    cache_ask_begin(cache, there);
+    for (int n = 0; n < count && rc == ERR_OK; n++) {
+        if (n > 0)
+            cache_remove(cache->folder, names[n]);
+        rc = cache_renew(cache, names[n], n == 0);
+        cache_ask_begin(cache, false);
+        if (n == 0 && there && cache_ask_away(cache, rc))
+            return ERR_OK;
+        if (rc == ERR_DATA && n >= needed)
+            rc = ERR_OK;
+    }
+    if (rc != ERR_OK)
+        cache_remove(cache->folder, names[0]);
+    return rc;
 }
 
 /* The file that was opened still has its name. */
@@ -239,9 +247,10 @@ static enum err cache_open_verified(struct cache *cache)
     return cache->verified >= 0 ? ERR_OK : err_errno("%s: open", path);
 }
 
-/* *done: this process is one of the users, and the index is there. */
+/* *done: this process is one of the users, and the index is there; *asked: it is
+ * what the address has. */
 static enum err cache_join(struct cache *cache, const char *const *names,
-                           int needed, int count, bool *done)
+                           int needed, int count, bool *asked, bool *done)
 {
     char path[FSIO_PATH_MAX];
     TRY(cache_enter(cache));
@@ -264,6 +273,7 @@ static enum err cache_join(struct cache *cache, const char *const *names,
         /* the lone lock is given up before the shared one is there: somebody
          * may slip in between, so all is looked at once more below */
         joined = rc == ERR_OK && flock(fd, LOCK_SH) == 0;
+        *asked = true;
     }
     if (rc != ERR_OK) {
         cache->users = fd; /* who leaves removes what it has made */
@@ -344,7 +354,7 @@ enum err cache_open(const char *address, const struct cache_options *options,
 {
     assert(needed > 0 && needed <= count && options->threads > 0);
     enum err rc = ERR_OK;
-    bool done = false;
+    bool done = false, asked = options->asked || options->index != NULL;
     double begin = clock_now();
     struct store_options store = { options->deadline_s, CACHE_HEDGE,
                                    options->ended };
@@ -361,15 +371,19 @@ enum err cache_open(const char *address, const struct cache_options *options,
         cache_sweep_stale(cache);
     /* who is not the first waits until the first has the index, or is gone */
     while (!done) {
-        TRY_OUT(cache_join(cache, names, needed, count, &done));
+        TRY_OUT(cache_join(cache, names, needed, count, &asked, &done));
         if (!done && clock_now() - begin > options->deadline_s)
             TRY_OUT(err_set(ERR_IO,
                             "%s/%s: another process of this node has been "
                             "fetching it for %.0f s (data.remote_deadline)",
                             address, names[0], clock_now() - begin));
-        if (!done)
-            clock_sleep(CACHE_POLL_S);
+        if (done)
+            break;
+        clock_sleep(CACHE_POLL_S);
+        asked = true; /* by who had the lone lock meanwhile */
     }
+    if (!asked)
+        rc = cache_ask(cache, names[0]);
 out:
     return new_or_none(rc, cache, out, cache_close);
 }

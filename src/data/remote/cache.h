@@ -9,7 +9,10 @@
  * there before the machine started again is thrown away, as is everything when
  * the index has become another one. What a cache has already is verified again
  * when it is first held after all who used it before have ended; damage there
- * is fetched anew. */
+ * is fetched anew.
+ *
+ * Who comes asks once for the index: nobody goes on with an older set because others
+ * still do. Where the address does not answer, what is there is used, with a warning. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,6 +39,7 @@ struct cache_options {
     void *arg;
     const char *of;
     bool (*ended)(void); /* of store_options */
+    bool asked;          /* another of a node's ranks has asked for the index */
 };
 
 /* Where nothing else is said: no limit, 300 s. */
@@ -60,7 +64,8 @@ struct cache_hold {
 };
 
 /* Make or join the cache of an address, and fetch its files `names`, the first
- * of which is the index, unless another process has them there already. The
+ * of which is the index, unless another process has them there already; ERR_DATA where
+ * it uses an older index than the address has now. The
  * first `needed` must be there, the others may be missing. ERR_SPACE where the
  * folder is not the user's own, or is reached by a link. */
 enum err cache_open(const char *address, const struct cache_options *options,

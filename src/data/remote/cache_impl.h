@@ -54,5 +54,14 @@ enum err cache_room_take(struct cache *cache, int64_t shard);
 /* It is not needed any more. */
 void cache_room_give(struct cache *cache, int64_t shard);
 
+/* Before an index is fetched, and after it with false: where one is there already its
+ * store is asked for a shorter time. */
+void cache_ask_begin(struct cache *cache, bool there);
+/* Whether it failed because the store does not answer; then it is warned of. */
+bool cache_ask_away(const struct cache *cache, enum err rc);
+/* By a user whom others have fetched the index for. ERR_DATA: the address has another
+ * now. A store that does not answer is warned of. */
+enum err cache_ask(struct cache *cache, const char *index);
+
 /* Ends the threads. */
 void cache_ahead_destroy(struct cache *cache);

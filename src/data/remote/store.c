@@ -65,6 +65,11 @@ bool store_local(const struct store *store, const char *name, char *path)
            fsio_path(path, "%s/%s", store->url.path, name) == ERR_OK;
 }
 
+void store_deadline(struct store *store, double deadline_s)
+{
+    store->options.deadline_s = deadline_s;
+}
+
 void store_stop(struct store *store, bool stop)
 {
     atomic_store(&store->stopped, stop);

@@ -50,6 +50,9 @@ enum err store_get(struct store *store, const char *name, const char *path,
  * there is no such way. */
 bool store_local(const struct store *store, const char *name, char *path);
 
+/* From now on, while none is at it. */
+void store_deadline(struct store *store, double deadline_s);
+
 /* Let every store_get() end soon, with ERR_IO, now and until `stop` is false.
  */
 void store_stop(struct store *store, bool stop);

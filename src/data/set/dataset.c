@@ -242,6 +242,7 @@ enum err dataset_open_image(const void *images, const char *path,
     enum err rc = ERR_OK;
     struct dataset_copy copy;
     struct dataset *dataset = NULL;
+    struct cache_options own = *options;
     const struct dataset_image *image = images;
     while (image->bytes > 0 && strcmp(image->dataset.path, path) != 0)
         image = (const void *)((const char *)image + image->bytes);
@@ -252,9 +253,10 @@ enum err dataset_open_image(const void *images, const char *path,
     *dataset = image->dataset;
     dataset->cache = NULL;
     dataset->state = NULL;
-    TRY_OUT(dataset_locate(dataset, path, options, dataset->described));
+    own.asked = true; /* by who has made the image */
+    TRY_OUT(dataset_locate(dataset, path, &own, dataset->described));
     TRY_OUT(dataset_find_format(dataset->folder, &dataset->format));
-    struct dataset_access access = { dataset->cache, options, image + 1 };
+    struct dataset_access access = { dataset->cache, &own, image + 1 };
     if (dataset->format != NULL && dataset_copy(dataset, &copy) == ERR_OK &&
         memcmp(&copy, &image->copy, sizeof copy) == 0)
         rc = dataset->format->open(dataset->folder, &dataset->sidecar, &access,
