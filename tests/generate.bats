@@ -106,6 +106,48 @@ fails() {
     [ "$(cat records)" = "$(head -n 2 many.1.1)" ]
 }
 
+# on RANKS COMMAND...: with standard input
+on() {
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        mpirun --oversubscribe --bind-to none -np "$@"
+}
+
+@test "the same bytes on 1, 2 and 4 ranks, wherever the weights lie" {
+    for i in $(seq 37); do echo "prompt $i of the"; done >dealt
+    train 1 "$DIR/moe" model.preset=moe-tiny
+    for model in run moe; do
+        "$GENERATE" $model --prompts dealt --max-tokens 9 2>/dev/null >"$model.greedy"
+        "$GENERATE" $model --prompts dealt --max-tokens 9 --temperature 1.5 --seed 5 2>/dev/null >"$model.drawn"
+        run ! cmp -s $model.greedy $model.drawn
+        "$GENERATE" $model --prompt "the king" --max-tokens 30 2>/dev/null >"$model.one"
+        "$GENERATE" $model --score <"$model.one" 2>/dev/null >"$model.score"
+        for way in "2 node" "2 ranks" "4 ranks"; do
+            read -r ranks spread <<<"$way"
+            echo "$model on $way"
+            several=(on "$ranks" "$GENERATE" "$model" --spread "$spread")
+            "${several[@]}" --prompts dealt --max-tokens 9 --batch 2 2>log >text
+            cmp $model.greedy text
+            "${several[@]}" --prompts dealt --max-tokens 9 --temperature 1.5 --seed 5 2>/dev/null >text
+            cmp $model.drawn text
+            [ "$way" != "2 ranks" ] || continue
+            "${several[@]}" --prompt "the king" --max-tokens 30 2>/dev/null >text
+            cmp $model.one text
+            "${several[@]}" --score <"$model.one" 2>/dev/null >text
+            cmp $model.score text
+        done
+        grep "weights are spread over 4 ranks, .* on each" log
+    done
+}
+
+@test "ranks end together, by rank 0's word" {
+    several=(on 2 "$GENERATE")
+    ends 64 "*nothing: no such file*" "${several[@]}" run --prompts nothing
+    ends 64 "*no text on standard input*" "${several[@]}" run --score </dev/null
+    ends 64 "*spread over ranks are fp32*" "${several[@]}" run --prompt a --spread ranks --weights int8
+    [ "$("${several[@]}" run --prompt "the king" --max-tokens 8 --weights int8 2>/dev/null)" = \
+        "$(generate --prompt "the king" --max-tokens 8 --weights int8)" ]
+}
+
 @test "it ends at a text, at the most tokens, where the context is full" {
     generate --prompt "the king" --max-tokens 40 >text
     stop=$(cut -c 5-8 text)

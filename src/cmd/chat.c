@@ -294,13 +294,16 @@ static enum err run(const struct options *options, int *exit_code)
     otherwise.top_p = TOP_P;
     (void)exit_code;
     TRY(generate_args_check(options));
+    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &chat.engine.comm));
     TRY_OUT(line_open(&chat.line));
     TRY_OUT(generate_engine_open(options->into, &otherwise, &chat.engine));
     TRY_OUT(start(&chat));
     TRY_OUT(talk(&chat));
 out:
     chat_talk_destroy(chat.talk);
+    struct comm *comm = chat.engine.comm;
     generate_engine_close(&chat.engine);
+    comm_destroy(comm);
     line_close(&chat.line);
     return rc;
 }

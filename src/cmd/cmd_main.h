@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/base/settings/options.h"
+#include "src/comm/comm.h"
 
 struct cmd_main {
     const struct options_program *program;
@@ -23,3 +24,10 @@ bool cmd_main_options(const struct cmd_main *cmd, int argc, char **argv,
 /* Tells an error, also that standard output could not be written; the exit
  * code: that of the error, or this one. */
 int cmd_main_end(const struct cmd_main *cmd, enum err rc, int exit_code);
+
+/* Runs it alone, or on the ranks that mpirun or srun has started, each of which has read
+ * the command line: rank 0 speaks for all, and one that has lost the others for itself,
+ * and ends them all, since nobody can be asked any more. The exit code. Ranks wait for
+ * each other as long as it takes. */
+int cmd_main_ranks(const struct cmd_main *cmd, int argc, char **argv,
+                   enum err (*run)(const void *into, struct comm *comm));

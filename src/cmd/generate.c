@@ -4,21 +4,21 @@
  * the model lies in, chooses how tokens are drawn and prints. Standard output has
  * the continuation alone, or a line of JSON for each prompt of a file, so that it
  * can be piped; what is told of the model and of speed goes to the log. */
+#include "src/base/exit_code.h"
+#include "src/base/log.h"
 #include "src/cmd/cmd_main.h"
 #include "src/generate/generate_texts.h"
 
 /* Greedily, unless the model or somebody says otherwise: without a word the same
  * prompt has the same continuation. */
-static enum err run(const struct options *options, int *exit_code)
+static enum err run(const void *into, struct comm *comm)
 {
+    const struct generate_args *args = into;
     enum err rc = ERR_OK;
-    const struct generate_args *args = options->into;
-    struct generate_engine engine = { .args = NULL };
+    struct generate_engine engine = { .comm = comm };
     struct sample_options greedy = sample_options_default;
     greedy.greedy = true;
-    (void)exit_code;
-    TRY(generate_args_check(options));
-    TRY_OUT(generate_engine_open(args, &greedy, &engine));
+    TRY_OUT(comm_agree(comm, generate_engine_open(args, &greedy, &engine)));
     TRY_OUT(args->score ? generate_texts_score(&engine)
                         : generate_texts_continue(&engine));
 out:
@@ -47,7 +47,15 @@ int main(int argc, char **argv)
                "\nsays, and greedily if it says nothing.\n",
         OPTIONS_COMMANDS(commands),
     };
+    int exit_code;
+    struct options line;
     struct generate_args args = { .model = NULL };
+    const struct cmd_main cmd = { &program, &args, NULL };
     kernels_wait_passively(argv);
-    return cmd_main(&(struct cmd_main){ &program, &args, run }, argc, argv);
+    log_init("generate", -1, LOG_INFO);
+    if (cmd_main_options(&cmd, argc, argv, &line, &exit_code))
+        return exit_code;
+    enum err rc = generate_args_check(&line);
+    return rc != ERR_OK ? cmd_main_end(&cmd, rc, EXIT_DONE)
+                        : cmd_main_ranks(&cmd, argc, argv, run);
 }

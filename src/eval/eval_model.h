@@ -3,14 +3,11 @@
  * second costs more and the first may be the last. */
 #pragma once
 
-#include "kernels/kernels.h"
 #include "src/comm/comm.h"
-#include "src/comm/comm_window.h"
 #include "src/eval/eval_options.h"
 #include "src/eval/icl_score.h"
 #include "src/formats/weights.h"
-#include "src/model/params.h"
-#include "src/parallel/spread.h"
+#include "src/infer/ranks/infer_ranks.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 struct eval_model {
@@ -20,16 +17,8 @@ struct eval_model {
     const struct weights_about *about; /* lent by weights */
     struct tokenizer *tokenizer;       /* NULL: the model has none */
     int64_t max_seq_len;
-    struct kernel_ctx ctx; /* threads, stream */
     /* from eval_model_load() on */
-    const struct kernels *kernels;
-    struct params *params;
-    enum spread_way way;
-    struct spread *spread; /* NULL: the engine has panels of its own, or ... */
-    struct comm_window *window; /* ... those that the node's ranks share */
-    struct infer_room room;
-    struct weights_readers *readers;
-    struct infer *infer; /* NULL: no tasks */
+    struct infer_ranks ranks;
     struct icl_model icl;
 };
 

@@ -137,10 +137,10 @@ static enum err measure_perplexity(struct eval *eval)
     for (int d = 0; d < eval->options->dataset_count; d++) {
         const struct perplexity_options options = {
             .config = &model->about->config,
-            .params = model->params,
-            .spread = model->spread,
-            .kernels = model->kernels,
-            .ctx = &model->ctx,
+            .params = model->ranks.params,
+            .spread = model->ranks.spread,
+            .kernels = model->ranks.kernels,
+            .ctx = &model->ranks.ctx,
             .seq_len = eval->options->max_seq_len,
             .limit = eval->options->limit,
             .tokenizer = model->tokenizer,

@@ -54,6 +54,9 @@ const struct options_row generate_args_rows[] = {
                  "ends the text before TEXT; up to 32 of them"),
     OPTION_CHOICE(struct generate_args, weights, "weights", infer_weights_names,
                   "how they are held (fp32)"),
+    OPTION_CHOICE(struct generate_args, spread, "spread", spread_way_names,
+                  "weights of several ranks once a node, or a part on each "
+                  "(auto: node if it has room)"),
     OPTION_CHOICE(struct generate_args, backend, "backend", infer_backend_names,
                   "what computes (cpu)"),
     OPTION_WHOLE(struct generate_args, context, "context", "N", 2, INT32_MAX,

@@ -7,6 +7,7 @@
 #include "src/base/settings/options.h"
 #include "src/infer/infer.h"
 #include "src/infer/sample.h"
+#include "src/parallel/spread.h"
 
 #define GENERATE_ARGS_STOP_MAX 32
 
@@ -22,6 +23,7 @@ struct generate_args {
     const char *stop[GENERATE_ARGS_STOP_MAX + 1];
     enum infer_weights weights;
     enum infer_backend backend;
+    enum spread_way spread;
     int64_t threads, batch, context;
     const char *tokenizer, *chat_template; /* NULL: the model's */
 };

@@ -10,10 +10,7 @@
  * generation_config.json is transformers', and means what that library would do with
  * it: without do_sample nothing is drawn, whatever temperature stands there. What it
  * may ask for beyond sampling (beams, contrastive search, forced tokens) is not done
- * here; a value that asks for it is warned of, one that asks for nothing passes.
- *
- * Weights pass through memory one block at a time, from the files into the
- * engine's own copy: a model of 7 GB in int8 needs its 7 GB and a block in fp32. */
+ * here; a value that asks for it is warned of, one that asks for nothing passes. */
 #include "src/generate/generate_engine.h"
 
 #include <assert.h>
@@ -22,11 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
-#include "src/base/units.h"
 
 /* What a generation_config.json says. */
 struct generate_config {
@@ -330,10 +325,7 @@ enum err generate_engine_open(const struct generate_args *args,
 void generate_engine_close(struct generate_engine *engine)
 {
     generate_destroy(engine->generate);
-    infer_destroy(engine->infer);
-    if (engine->stream != NULL)
-        engine->kernels->memory->stream_destroy(engine->stream);
-    params_destroy(engine->params);
+    infer_ranks_close(&engine->ranks);
     free(engine->chat_end);
     chat_template_destroy(engine->chat);
     tokenizer_encoder_destroy(engine->encoder);
@@ -342,77 +334,36 @@ void generate_engine_close(struct generate_engine *engine)
     *engine = (struct generate_engine){ .args = NULL };
 }
 
-/* --- weights, a block at a time from the files --- */
-
-/* One reader: others would take some 80 MiB each beside what was planned. */
-static enum err engine_hold(struct generate_engine *engine)
-{
-    struct weights_readers *readers = NULL;
-    TRY(weights_readers_create(engine->weights, engine->params,
-                               engine->kernels->memory, engine->stream, 1,
-                               &readers));
-    weights_readers_ended(readers, engine->interrupted,
-                          engine->interrupted_arg);
-    enum err rc = infer_hold(engine->infer, weights_readers_access(readers),
-                             engine->args->weights);
-    weights_readers_destroy(readers);
-    return rc;
-}
-
-/* What it takes, said and compared with what there is. */
-static enum err engine_memory(const struct generate_engine *engine,
-                              const struct infer_options *options)
-{
-    size_t cache = 0, held = 0, total = 0;
-    size_t available = infer_available(engine->kernels);
-    TRY(infer_plan(&engine->about->config, engine->params, engine->kernels,
-                   options, engine->args->weights, &cache, &held, &total));
-    if (available != SIZE_MAX && total > available)
-        return err_set(ERR_MEMORY,
-                       "%s of memory are needed, weights %s and %" PRId64
-                       " x %" PRId64 " tokens %s, and %s are left: choose "
-                       "--weights bf16 or int8, or a smaller --context",
-                       UNITS_BYTES(total), UNITS_BYTES(held),
-                       options->sequences, options->positions,
-                       UNITS_BYTES(cache), UNITS_BYTES(available));
-    log_info("memory %s: weights as %s %s, %" PRId64 " x %" PRId64 " tokens "
-             "%s; %d threads",
-             UNITS_BYTES(total), infer_weights_names[engine->args->weights],
-             UNITS_BYTES(held), options->sequences, options->positions,
-             UNITS_BYTES(cache), options->threads);
-    return ERR_OK;
-}
-
-/* Memory is compared with what the machine has before any of it is asked for. */
 enum err generate_engine_start(struct generate_engine *engine,
                                int64_t sequences, int64_t positions)
 {
-    assert(engine->infer == NULL && sequences > 0 && positions > 0);
+    assert(engine->generate == NULL && sequences > 0 && positions > 0);
     assert(positions <= engine->context);
     const struct weights_about *about = engine->about;
     const struct generate_args *args = engine->args;
-    double begin = clock_now();
     int64_t tokens = tokenizer_vocab_size(engine->tokenizer);
-    engine->threads =
-        args->threads > 0 ? (int)args->threads : kernels_threads_default(1);
-    kernels_spread_threads(engine->threads);
-    TRY(infer_backend_find(args->backend, 0, &engine->kernels,
-                           &engine->stream));
-    TRY(params_create(&about->config, &engine->params));
-    const struct infer_options options = {
-        .threads = engine->threads,
-        .dtype = DTYPE_F32,
+    int threads = args->threads > 0
+                      ? (int)args->threads
+                      : kernels_threads_default(comm_local_size(engine->comm));
+    const struct infer_ranks_options options = {
+        .weights = args->weights,
+        .backend = args->backend,
+        .spread = args->spread,
+        .threads = threads,
         .sequences = sequences,
         .positions = positions,
         .rows = sequences > ENGINE_ROWS ? sequences : ENGINE_ROWS,
-        .stream = engine->stream,
+        .readers = 1,
+        .interrupted = engine->interrupted,
+        .arg = engine->interrupted_arg,
     };
-    TRY(engine_memory(engine, &options));
-    TRY(infer_create(&about->config, engine->params, engine->kernels, &options,
-                     &engine->infer));
-    TRY(engine_hold(engine));
+    if (comm_size(engine->comm) == 1)
+        kernels_spread_threads(threads);
+    TRY(infer_ranks_open(engine->weights, engine->comm, &options,
+                         &engine->ranks));
     const struct generate_model model = {
-        .infer = engine->infer,
+        .infer = engine->ranks.infer,
+        .access = infer_ranks_access(&engine->ranks),
         .sequences = sequences,
         .positions = positions,
         .rows = options.rows,
@@ -420,11 +371,7 @@ enum err generate_engine_start(struct generate_engine *engine,
         .vocab = about->vocab < tokens ? about->vocab : tokens,
         .tokenizer = engine->tokenizer,
     };
-    TRY(generate_create(&model, &engine->generate));
-    log_info("%s: %.1fM parameters, stored as %s, read in %.1f s", about->place,
-             (double)engine->params->numel / 1e6, about->dtype,
-             clock_now() - begin);
-    return ERR_OK;
+    return comm_agree(engine->comm, generate_create(&model, &engine->generate));
 }
 
 struct generate_options

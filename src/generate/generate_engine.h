@@ -2,11 +2,10 @@
  * what ends an answer, for tessera-generate and tessera-chat. */
 #pragma once
 
-#include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/generate/generate_args.h"
 #include "src/infer/generate.h"
-#include "src/model/params.h"
+#include "src/infer/ranks/infer_ranks.h"
 #include "src/text/chat/chat.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/formats/weights.h"
@@ -17,6 +16,7 @@
 #define GENERATE_ENGINE_EOS_MAX (GENERATE_CONFIG_EOS_MAX + 4)
 
 struct generate_engine {
+    struct comm *comm; /* borrowed, set before it is opened */
     const struct generate_args *args;
     struct weights *weights;
     const struct weights_about *about;
@@ -36,11 +36,7 @@ struct generate_engine {
     void *interrupted_arg;
 
     /* from generate_engine_start() on */
-    struct params *params;
-    const struct kernels *kernels;
-    void *stream; /* of kernels */
-    int threads;
-    struct infer *infer;
+    struct infer_ranks ranks;
     struct generate *generate;
 };
 
@@ -54,7 +50,7 @@ void generate_engine_close(struct generate_engine *engine);
 
 /* Reads the weights, with room for so many texts of so many tokens each.
  * ERR_MEMORY says what could be chosen instead. Says on stderr what was read
- * and what it takes. */
+ * and what it takes. Collective where there are several ranks, with the same room. */
 enum err generate_engine_start(struct generate_engine *engine,
                                int64_t sequences, int64_t positions);
 

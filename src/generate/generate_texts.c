@@ -18,6 +18,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/data/texts/inputs.h"
+#include "src/generate/generate_ranks.h"
 #include "src/text/binary_kind.h"
 #include "src/text/unicode.h"
 
@@ -105,8 +106,6 @@ static enum err prompts_add(void *arg, const char *text, size_t bytes)
                        "the prompt has %zu tokens, and the context of the "
                        "model %" PRId64,
                        count, engine->context);
-    if (count > prompts->tokens_max)
-        prompts->tokens_max = count;
     return ERR_OK;
 }
 
@@ -230,29 +229,39 @@ enum err generate_texts_continue(struct generate_engine *engine)
                                           .text = show_text,
                                           .result = show_result };
     int64_t most = args->max_tokens > 0 ? args->max_tokens : MAX_TOKENS;
+    size_t ranks = (size_t)comm_size(engine->comm);
     struct generate_options options = generate_engine_options(engine, most);
-    TRY_OUT(prompts_read(&prompts));
+    if (generate_ranks_first(engine))
+        rc = prompts_read(&prompts);
+    TRY_OUT(generate_ranks_share(engine, rc, &prompts.tokens, &prompts.list,
+                                 &prompts.count));
+    for (size_t p = 0; p < prompts.count; p++)
+        if (prompts.list[p].count > prompts.tokens_max)
+            prompts.tokens_max = prompts.list[p].count;
     int64_t longest = (int64_t)prompts.tokens_max + most - 1;
     int64_t batch = args->batch > 0 ? args->batch : BATCH;
-    if (batch > (int64_t)prompts.count)
-        batch = (int64_t)prompts.count;
+    int64_t own = (int64_t)((prompts.count + ranks - 1) / ranks);
+    if (batch > own)
+        batch = own;
     if (longest > engine->context)
         longest = engine->context;
     assert(batch > 0 && longest > 0);
     TRY_OUT(generate_engine_start(engine, batch, longest));
     sample_describe(&options.sample, choice, sizeof choice);
     log_info("tokens: %s (%s)", choice, engine->sample_of);
-    output.terminal = texts_terminal() && !args->json && args->prompts == NULL;
+    /* what mpirun pipes looks like one */
+    output.terminal =
+        texts_terminal() && !args->json && ranks == 1 && args->prompts == NULL;
     double begin = clock_now();
-    TRY_OUT(generate_run(engine->generate, &options, prompts.list,
-                         prompts.count, &hooks));
+    TRY_OUT(generate_ranks_run(engine, &options, prompts.list, prompts.count,
+                               &hooks));
     double seconds = clock_now() - begin;
     log_info("%zu tokens behind %zu of %s in %.1f s: %.1f a second",
              output.tokens, output.prompt_tokens,
              prompts.count > 1 ? "prompts" : "a prompt", seconds,
              (double)output.tokens / (seconds > 0 ? seconds : 1));
 out:
-    for (size_t p = 0; p < prompts.count; p++)
+    for (size_t p = 0; prompts.given != NULL && p < prompts.count; p++)
         buffer_free(&prompts.given[p].text);
     free(prompts.given);
     free(prompts.list);
@@ -277,39 +286,53 @@ static enum err read_all(struct buffer *text)
 
 /* The text's own tokens alone, none that the tokenizer would put before it: nobody
  * would know whether its nll is in the sum. */
-enum err generate_texts_score(struct generate_engine *engine)
+static enum err score_read(struct generate_engine *engine,
+                           struct token_list *tokens)
 {
-    assert(engine->args->score);
     enum err rc = ERR_OK;
     struct buffer text = { 0 };
-    struct token_list tokens = { 0 };
-    double nll = 0;
-    char number[JSONTEXT_NUMBER_BYTES];
     TRY_OUT(read_all(&text));
     if (text.bytes == 0)
         TRY_OUT(
             err_set(ERR_USAGE, "--score: there is no text on standard input"));
     TRY_OUT(binary_kind_text("standard input", text.data, text.bytes));
     TRY_OUT(generate_engine_encode(engine, (const char *)text.data, text.bytes,
-                                   TOKENIZER_SPECIAL, &tokens));
-    if ((int64_t)tokens.count > engine->context)
-        TRY_OUT(err_set(ERR_USAGE,
-                        "--score: the text has %zu tokens, and the context of "
-                        "the model %" PRId64 ": score its parts",
-                        tokens.count, engine->context));
+                                   TOKENIZER_SPECIAL, tokens));
+    if ((int64_t)tokens->count > engine->context)
+        rc = err_set(ERR_USAGE,
+                     "--score: the text has %zu tokens, and the context of "
+                     "the model %" PRId64 ": score its parts",
+                     tokens->count, engine->context);
+out:
+    buffer_free(&text);
+    return rc;
+}
+
+enum err generate_texts_score(struct generate_engine *engine)
+{
+    assert(engine->args->score);
+    enum err rc = ERR_OK;
+    struct token_list tokens = { 0 };
+    struct generate_prompt *none = NULL;
+    size_t prompts = 0;
+    double nll = 0;
+    char number[JSONTEXT_NUMBER_BYTES];
+    bool first = generate_ranks_first(engine);
+    if (first)
+        rc = score_read(engine, &tokens);
+    TRY_OUT(generate_ranks_share(engine, rc, &tokens, &none, &prompts));
     TRY_OUT(generate_engine_start(engine, 1, (int64_t)tokens.count));
-    TRY_OUT(generate_score(engine->generate, tokens.token, tokens.count, NULL,
-                           &nll));
+    TRY_OUT(generate_ranks_score(engine, tokens.token, tokens.count, &nll));
     if (!isfinite(nll))
         rc = err_set(ERR_NUMERIC, "the loss is not a finite number: the "
                                   "model's weights are damaged");
     jsontext_number(nll, number);
-    if (rc == ERR_OK &&
+    if (rc == ERR_OK && first &&
         (printf("{\"tokens\": %zu, \"nll\": %s}\n", tokens.count, number) < 0 ||
          fflush(stdout) != 0))
         rc = err_errno("standard output");
 out:
     free(tokens.token);
-    buffer_free(&text);
+    free(none);
     return rc;
 }

@@ -241,8 +241,11 @@ static enum err generate_choose(struct generate *generate, size_t s,
     const struct generate_options *options = generate->options;
     int32_t token;
     struct sample_history history = { slot->tokens.token, slot->tokens.count };
-    TRY(sample_next(generate->sample, &options->sample, logits, history,
-                    slot->prompt, slot->tokens.count, &token));
+    size_t number = options->stride == 0
+                        ? slot->prompt
+                        : options->first + slot->prompt * options->stride;
+    TRY(sample_next(generate->sample, &options->sample, logits, history, number,
+                    slot->tokens.count, &token));
     for (size_t e = 0; e < options->eos_count; e++)
         if (token == options->eos[e])
             return generate_finish(generate, slot, GENERATE_EOS);

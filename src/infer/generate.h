@@ -76,6 +76,8 @@ struct generate_options {
     size_t eos_count;
     const char *const *stop; /* [stop_count] none of them empty */
     size_t stop_count;
+    /* Prompt p is number first + p * stride of all; stride 0: p. */
+    size_t first, stride;
 };
 
 struct generate_prompt {
