@@ -48,7 +48,7 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     *count = 0;
     int found;
     int64_t best;
-    TRY_OUT(ckpt_index_best(run_dir, &best));
+    TRY_OUT(ckpt_index_best(run_dir, true, &best));
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, NULL));
     TRY_OUT(new_zeroed(&infos, (size_t)found + 1));
     for (int i = 0; i < found; i++) {

@@ -94,6 +94,37 @@ static void test_copies(void)
     home_end();
 }
 
+/* Which is best needs what tells it, and no file in place of a shard. */
+static void test_best(void)
+{
+    static const char *const steps[] = {
+        "step-000000003-01234567-aaaaaaaaaaaa",
+        "step-000000006-01234567-bbbbbbbbbbbb",
+        "step-000000009-01234567-cccccccccccc"
+    };
+    static const char *const files[] = { "EVAL", "MANIFEST.json", "shard-00000",
+                                         "shard-00001" };
+    char path[FSIO_PATH_MAX], exact[FSIO_PATH_MAX], name[200];
+    int found = 0;
+    for (int s = 0; s < 3; s++)
+        for (int f = s == 2 ? 2 : 0; f < 4; f++) { /* the last is half there */
+            snprintf(name, sizeof name, "bucket/run/%s", steps[s]);
+            fixture_need(fsio_mkdirs(fixture_path(folder, name)));
+            snprintf(name, sizeof name, "bucket/run/%s/%s", steps[s], files[f]);
+            put_text(name, files[f]);
+        }
+    tap_ok(home_open("s3://bucket/run", HOME_BEST, path, exact) == ERR_OK,
+           "a run is looked at: %s", err_text());
+    for (int s = 0; s < 3; s++)
+        for (int f = 0; f < 4; f++) {
+            snprintf(name, sizeof name, "checkpoints/%.14s/%s", steps[s],
+                     files[f]);
+            found += has(path, name, files[f]) << (4 * s + f);
+        }
+    tap_is_int(found, 0x33, "and has manifests and losses of whole ones alone");
+    home_end();
+}
+
 static enum err make(const char *out, const char *also)
 {
     const char *path;
@@ -158,6 +189,7 @@ int main(void)
     log_init("test", -1, LOG_ERROR);
     ask(&server);
     test_copies();
+    test_best();
     test_out();
     http_server_stop(&server);
     http_server_stop(&other);

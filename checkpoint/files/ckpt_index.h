@@ -67,8 +67,10 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 
 /* The good one with the least loss of its step's evaluation, by a loss of the
- * same set and tokens as the newest has; *step -1: none. Reads all manifests. */
-enum err ckpt_index_best(const char *run_dir, int64_t *step);
+ * same set and tokens as the newest has; *step -1: none. Reads all manifests, and where
+ * `sizes` is false, nothing else but this file of losses. */
+#define CKPT_EVAL_FILE "EVAL" /* as "eval" of a state */
+enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step);
 #define CKPT_INDEX_OF_BYTES 96
 /* The loss in a state, "eval" of loss and tokens, or in the folder's file (NULL:
  * it is not looked for), and of what; NAN: there is none. of may be NULL. */

@@ -15,15 +15,14 @@
 
 #include "src/base/log.h"
 
-#define EVAL_FILE "EVAL" /* as "eval" of a state */
-
 void ckpt_index_loss_write(const char *run_dir, int64_t step,
                            const json_t *eval)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     char *text = json_dumps(eval, JSON_COMPACT);
     if (text != NULL && ckpt_index_path(dir, run_dir, step) == ERR_OK &&
-        fsio_path(path, "%s/" EVAL_FILE, dir) == ERR_OK && fsio_exists(dir) &&
+        fsio_path(path, "%s/" CKPT_EVAL_FILE, dir) == ERR_OK &&
+        fsio_exists(dir) &&
         fsio_write_atomic(path, text, strlen(text)) != ERR_OK)
         log_warn("%s does not have its loss: %s", dir, err_text());
     free(text);
@@ -37,7 +36,7 @@ double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
     size_t bytes = 0;
     json_t *eval = json_incref(json_object_get(state, "eval"));
     if (eval == NULL && checkpoint_dir != NULL &&
-        fsio_path(path, "%s/" EVAL_FILE, checkpoint_dir) == ERR_OK &&
+        fsio_path(path, "%s/" CKPT_EVAL_FILE, checkpoint_dir) == ERR_OK &&
         fsio_exists(path) &&
         fsio_read_file(path, 65536, &text, &bytes) == ERR_OK)
         eval = json_loadb(text, bytes, 0, NULL);
@@ -53,7 +52,7 @@ double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
 }
 
 /* The newer of two equal ones; one that cannot be read now is not looked at. */
-enum err ckpt_index_best(const char *run_dir, int64_t *step)
+enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step)
 {
     enum err rc = ERR_OK;
     int64_t *steps = NULL;
@@ -66,8 +65,9 @@ enum err ckpt_index_best(const char *run_dir, int64_t *step)
         char path[FSIO_PATH_MAX], of[CKPT_INDEX_OF_BYTES];
         struct ckpt_manifest *manifest = NULL;
         TRY_OUT(ckpt_index_path(path, run_dir, steps[count]));
-        bool good = ckpt_manifest_read(path, NULL, NULL, &manifest) == ERR_OK &&
-                    ckpt_manifest_check_sizes(manifest, path) == ERR_OK;
+        bool good =
+            ckpt_manifest_read(path, NULL, NULL, &manifest) == ERR_OK &&
+            (!sizes || ckpt_manifest_check_sizes(manifest, path) == ERR_OK);
         double loss = good ? ckpt_index_loss(path, manifest->state, of) : NAN;
         if (loss < least && (*step < 0 || strcmp(of, newest) == 0)) {
             memcpy(newest, of, sizeof of);
@@ -101,7 +101,7 @@ enum err ckpt_index_named(const char *text, char path[FSIO_PATH_MAX])
     if (mark[1] != 'b')
         step = strtoll(mark + 1, NULL, 10);
     else
-        TRY(ckpt_index_best(run_dir, &step));
+        TRY(ckpt_index_best(run_dir, true, &step));
     TRY(ckpt_index_path(path, run_dir, step));
     if (step >= 0 && fsio_exists(path))
         return ERR_OK;

@@ -126,7 +126,7 @@ enum err ckpt_index_prunable(const char *run_dir,
         return ERR_OK;
     TRY_OUT(ckpt_index_steps(run_dir, &list, &found, NULL));
     if (retention->keep_best)
-        TRY_OUT(ckpt_index_best(run_dir, &best));
+        TRY_OUT(ckpt_index_best(run_dir, true, &best));
     int older = older_count(run_dir, list, found, retention);
     for (int i = 0; i < older && list[i] < step; i++) {
         char path[FSIO_PATH_MAX];

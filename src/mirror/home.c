@@ -64,6 +64,13 @@ static bool is_safe(const char *name)
     return name[0] != '/' && strlen(name) < FILE_NAME_BYTES;
 }
 
+/* What a checkpoint is known by. */
+static bool is_told(const char *name)
+{
+    return strcmp(home_last(name), CKPT_MANIFEST_FILE) == 0 ||
+           strcmp(home_last(name), CKPT_EVAL_FILE) == 0;
+}
+
 static bool is_wanted(const struct home_copy *copy, const char *name)
 {
     size_t bytes = strlen(name);
@@ -87,6 +94,29 @@ static enum err add_line(const struct home_copy *copy,
     return buffer_add(text, line, (size_t)bytes);
 }
 
+/* What each step there is known by: the first page has it, capitals come first. */
+static enum err list_steps(struct store *store, struct store_names *out)
+{
+    struct store_names steps, names = { 0 };
+    bool more;
+    TRY(store_list(store, CKPT_STEP_PREFIX, true, &steps));
+    enum err rc = ERR_OK;
+    for (int i = 0; i < steps.count && rc == ERR_OK; i++) {
+        rc = store_list_page(store, steps.list[i].name, false, "", &names,
+                             &more);
+        for (int n = 0; n < names.count && rc == ERR_OK; n++) {
+            rc = array_room(&out->list, &out->capacity, out->count + 1);
+            if (rc != ERR_OK || !is_told(names.list[n].name))
+                continue;
+            out->list[out->count++] = names.list[n];
+            names.list[n].name = NULL;
+        }
+        store_names_free(&names);
+    }
+    store_names_free(&steps);
+    return rc;
+}
+
 /* What there is, as a text. */
 static enum err list(const struct home_copy *copy, struct store *store,
                      struct buffer *text)
@@ -95,7 +125,9 @@ static enum err list(const struct home_copy *copy, struct store *store,
     struct store_names names = { 0 };
     int last = -1;
     bool more, whole = copy->kind != KIND_CHECKPOINT;
-    if (copy->kind == KIND_FILE) /* the first that begins so */
+    if (copy->kind == KIND_RUN && copy->what == HOME_BEST)
+        TRY_OUT(list_steps(store, &names));
+    else if (copy->kind == KIND_FILE) /* the first that begins so */
         TRY_OUT(store_list_page(store, copy->only, false, "", &names, &more));
     else
         TRY_OUT(store_list(store, "", copy->kind == KIND_FOLDER, &names));
@@ -224,8 +256,7 @@ static enum err make_empty(const char *path, int64_t bytes)
 static bool is_fetched(const struct home_copy *copy, int64_t i)
 {
     return copy->what == HOME_ALL || copy->what == HOME_FILES ||
-           copy->entries[i].bytes == 0 ||
-           strcmp(home_last(copy->entries[i].name), CKPT_MANIFEST_FILE) == 0;
+           copy->entries[i].bytes == 0 || is_told(copy->entries[i].name);
 }
 
 static enum err put(struct home_copy *copy, int64_t i)
@@ -300,7 +331,7 @@ out:
 
 static enum err fetch(struct home_copy *copy)
 {
-    bool heads = copy->what == HOME_HEADS || copy->what == HOME_RUN;
+    bool heads = copy->what != HOME_ALL && copy->what != HOME_FILES;
     int64_t bytes = heads ? 0 : cache_missing(copy->cache);
     if (bytes > 0)
         TRY(need_room(copy, bytes));
@@ -405,8 +436,8 @@ enum err home_open(const char *given, enum home_what what,
     struct home_copy *copy = NULL;
     TRY(home_cut(given, url, &step, name));
     if (strcmp(name, "#best") == 0) {
-        TRY(home_open(url, HOME_RUN, path, exact));
-        TRY(ckpt_index_best(path, &step));
+        TRY(home_open(url, HOME_BEST, path, exact));
+        TRY(ckpt_index_best(path, false, &step));
         name[0] = '\0';
         if (step < 0)
             return err_set(ERR_USAGE,

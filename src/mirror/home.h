@@ -37,6 +37,7 @@ enum home_what {
     HOME_ALL,
     HOME_HEADS, /* of a checkpoint MANIFEST.json; other files are of their length */
     HOME_RUN,  /* the same of all checkpoints there, as a run directory */
+    HOME_BEST, /* of all what tells which is best, and no other file */
     HOME_FILES /* whatever they are: an object, or all below a prefix */
 };
 

@@ -112,7 +112,7 @@ static enum err look(struct home_copy *copy, int64_t step,
     TRY_OUT(fsio_path(below, "%s%s", copy->exact, run ? "/checkpoints" : ""));
     TRY_OUT(store_open(below, options, &inner));
     copy->kind = KIND_RUN;
-    if (copy->what == HOME_RUN)
+    if (copy->what == HOME_RUN || copy->what == HOME_BEST)
         TRY_OUT(fsio_path(copy->exact, "%s", below));
     else
         rc = find_step(inner, step, copy);
