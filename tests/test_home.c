@@ -1,5 +1,6 @@
 /* Copies of what lies in an object store, and what is made for one, where several
  * processes or services are at it, or one was killed. */
+#include <glob.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -140,6 +141,74 @@ static enum err make(const char *out, const char *also)
     return home_out_end(ERR_OK);
 }
 
+/* A process that makes it, and stays as it is. */
+static pid_t maker(const char *out)
+{
+    int status = 0;
+    const char *path;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(home_out_begin(out, "index.json", NULL, &path) != ERR_OK ||
+              fsio_mkdirs(path) != ERR_OK || raise(SIGSTOP) != 0);
+    if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+        tap_ok(false, "another process makes it");
+    return pid;
+}
+
+static int made_here(void)
+{
+    glob_t found;
+    char pattern[FSIO_PATH_MAX];
+    snprintf(pattern, sizeof pattern, "%s/tessera-out-*/*",
+             fixture_path(folder, "tmp"));
+    int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    return count;
+}
+
+/* Locks of this age. */
+static void let_age(int seconds)
+{
+    glob_t found;
+    char pattern[FSIO_PATH_MAX];
+    const struct timespec then = { .tv_sec = time(NULL) - seconds };
+    snprintf(pattern, sizeof pattern, "%s/tessera-out-*/*/#lock",
+             fixture_path(folder, "tmp"));
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            utimensat(AT_FDCWD, found.gl_pathv[i],
+                      (struct timespec[]){ then, then }, 0);
+    globfree(&found);
+}
+
+static void test_abandoned(void)
+{
+    pid_t killed = maker("s3://bucket/made/killed"),
+          lives = maker("s3://bucket/made/lives");
+    kill(killed, SIGKILL);
+    waitpid(killed, NULL, 0);
+    tap_ok(make("s3://bucket/made/next1", "data") == ERR_OK && made_here() == 2,
+           "what was just left may still be wanted");
+    let_age(4000);
+    tap_ok(make("s3://bucket/made/next2", "data") == ERR_OK && made_here() == 1,
+           "what a killed call has left goes after an hour");
+    tap_ok(make("s3://bucket/made/lives", "data") == ERR_BUSY,
+           "what is being made stays, however old: %s", err_text());
+    kill(lives, SIGKILL);
+    waitpid(lives, NULL, 0);
+    let_age(4000);
+    http_server_rules(&server, "PUT status 403 -");
+    tap_ok(make("s3://bucket/made/denied", "data") == ERR_DATA &&
+               made_here() == 1,
+           "of a call that could not send: %s", err_text());
+    http_server_rules(&server, "");
+    tap_ok(make("s3://bucket/made/next3", "data") == ERR_OK && made_here() == 1,
+           "what it has made stays");
+    let_age(4000);
+    tap_ok(make("s3://bucket/made/next4", "data") == ERR_OK && made_here() == 0,
+           "for its time");
+}
+
 static void test_out(void)
 {
     static const char *const bad[] = {
@@ -190,6 +259,7 @@ int main(void)
     ask(&server);
     test_copies();
     test_best();
+    test_abandoned();
     test_out();
     http_server_stop(&server);
     http_server_stop(&other);

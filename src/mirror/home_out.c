@@ -1,14 +1,17 @@
 /* Makes things for an object store: home_out.h. */
 #include "src/mirror/home_out.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/array.h"
@@ -20,7 +23,10 @@
 #include "src/data/remote/store_write.h"
 
 #define WALK_FDS 16
-#define LOCK "#lock" /* no address ends so */
+#define STALE_S 3600
+#define KEPT_S (7 * 86400) /* what did not arrive, which somebody was told of */
+#define LOCK "#lock"       /* no address ends so */
+#define GONE ".gone"
 #define MARK "unfinished"
 
 static struct {
@@ -119,6 +125,44 @@ static enum err enter(const char *root, bool *done)
     return ERR_OK;
 }
 
+/* The folder goes when nobody has had it for an hour, and so long from now on. */
+static void stays_for(int64_t seconds)
+{
+    const struct timespec now = { .tv_nsec = UTIME_NOW },
+                          until = { .tv_sec = time(NULL) + seconds };
+    (void)futimens(made.lock,
+                   (struct timespec[]){ now, seconds > 0 ? until : now });
+}
+
+/* What killed calls have left, for whatever address. It goes by another name, so that
+ * who makes the same just now finds nothing, and does not take the lock for a maker's. */
+static void sweep(void)
+{
+    const struct dirent *entry;
+    DIR *dir = opendir(made.root.at);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        char path[2 * NAME_MAX], gone[2 * NAME_MAX];
+        struct stat status;
+        const char *name = entry->d_name;
+        size_t digits = strspn(name, "0123456789abcdef");
+        bool half = strcmp(name + digits, GONE) == 0;
+        snprintf(path, sizeof path, "%s/" LOCK, name);
+        snprintf(gone, sizeof gone, "%s%s", name, half ? "" : GONE);
+        if ((name[digits] != '\0' && !half) || strcmp(name, made.name) == 0)
+            continue;
+        int fd = openat(dirfd(dir), path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        bool goes = half || (fd >= 0 && fstat(fd, &status) == 0 &&
+                             time(NULL) - status.st_mtime > STALE_S &&
+                             flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                             renameat(dirfd(dir), name, dirfd(dir), gone) == 0);
+        if (goes)
+            (void)own_remove(dirfd(dir), made.root.path, gone);
+        fsio_close(fd);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
 /* As the address says, of the service that it is asked of. */
 static enum err find_place(void)
 {
@@ -134,6 +178,8 @@ static enum err find_place(void)
                   (unsigned long)geteuid()));
     while (!done)
         TRY(enter(root, &done));
+    stays_for(0);
+    sweep();
     return fsio_path(made.path, "%s/%s", made.in.path, called());
 }
 
@@ -255,9 +301,10 @@ enum err home_out_end(enum err rc)
         rc = send();
         if (rc != ERR_OK) {
             rc = err_set(rc,
-                         "%s; what was made lies in %s until it is made "
-                         "anew",
+                         "%s; what was made lies in %s for a week, or "
+                         "until it is made anew",
                          err_text(), made.path);
+            stays_for(KEPT_S);
             let_go();
             return rc;
         }

@@ -14,7 +14,8 @@ enum err home_out_begin(const char *out, const char *last, bool (*ended)(void),
                         const char **path);
 /* The work's code: puts what was made there, or lets go of it. What does not arrive
  * stays on this node, and the error says where; who calls again makes it anew, and
- * sends no part that is there. What a killed call has left stays until then, too. Where
+ * sends no part that is there. It goes after a week, and what a killed call has left
+ * with a call of this user that begins an hour later or more. Where
  * several files are last ones, as of two sets, PREFIX/unfinished is there until all
  * are: readers of one set meet it whole, and a new call may go on. */
 enum err home_out_end(enum err rc);
