@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/mirror/home.h"
 #include "src/mirror/home_out.h"
+#include "src/mirror/mirror.h"
 #include "tests/data_fixture.h"
 #include "tests/http_server.h"
 
@@ -124,6 +125,53 @@ static void test_best(void)
         }
     tap_is_int(found, 0x33, "and has manifests and losses of whole ones alone");
     home_end();
+}
+
+/* Commits of a run as its attempt makes them, among those of many others. */
+static void test_retention(void)
+{
+    char name[200];
+    int asked = 0, stay = 0;
+    struct store *store = NULL;
+    struct mirror_known known = { 0 };
+    for (int i = 0; i < 60;
+         i++) { /* twenty pages; two of them are of the run */
+        snprintf(name, sizeof name, "bucket/kept/step-%09d-%08d-aaaaaaaaaaaa",
+                 i, i < 2 ? 12345678 : i);
+        fixture_need(fsio_mkdirs(fixture_path(folder, name)));
+        snprintf(name + strlen(name), 20, "/MANIFEST.json");
+        put_text(name, "{}");
+    }
+    fixture_need(store_open("s3://bucket/kept",
+                            &(struct store_options){ .deadline_s = 10 },
+                            &store));
+    for (int i = 100; i < 106; i++) {
+        struct mirror_step step = { .step = i, .text = "{}", .text_bytes = 2 };
+        snprintf(step.folder, sizeof step.folder,
+                 "step-%09d-12345678-aaaaaaaaaaaa", i);
+        fixture_need(mirror_known_add(&known, &step, MIRROR_PART));
+        snprintf(name, sizeof name, "%s/shard-00000", step.folder);
+        fixture_need(store_put(store, name, "shard", 5));
+        if (i == 102) /* given up */
+            continue;
+        fixture_need(mirror_commit(store, &step));
+        fixture_need(mirror_known_add(&known, &step, MIRROR_WHOLE));
+        asked = server.requests;
+        fixture_need(mirror_retain(store, &step, 3, 0, true, &known));
+        asked = server.requests - asked;
+    }
+    for (int i = 0; i < 110; i++) {
+        snprintf(name, sizeof name,
+                 "bucket/kept/step-%09d-12345678-aaaaaaaaaaaa/", i);
+        stay += has(fixture_path(folder, name), "MANIFEST.json", "{}") ||
+                        has(fixture_path(folder, name), "shard-00000", "shard")
+                    ? i
+                    : 0;
+    }
+    tap_is_int(stay, 103 + 104 + 105, "the newest three stay, and no half one");
+    tap_ok(asked < 10, "they are listed once: %d requests for a commit", asked);
+    mirror_known_free(&known);
+    store_close(store);
 }
 
 static enum err make(const char *out, const char *also)
@@ -259,6 +307,7 @@ int main(void)
     ask(&server);
     test_copies();
     test_best();
+    test_retention();
     test_abandoned();
     test_out();
     http_server_stop(&server);

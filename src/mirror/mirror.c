@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_read.h"
+#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
@@ -245,43 +246,93 @@ enum err mirror_commit(struct store *store, const struct mirror_step *step)
     return store_put(store, name, step->text, step->text_bytes);
 }
 
-/* With keep 0 what is below a whole one was looked at when that came. */
-enum err mirror_retain(struct store *store, const struct mirror_step *step,
-                       int64_t keep, int64_t keep_every, bool later)
+/* --- which stay --- */
+
+void mirror_known_free(struct mirror_known *known)
+{
+    free(known->list);
+    *known = (struct mirror_known){ .listed = false };
+}
+
+static enum err know(struct mirror_known *known, const char *folder,
+                     int64_t step, enum mirror_is is)
+{
+    int i = 0, order = 1;
+    while (i < known->count &&
+           (order = strcmp(folder, known->list[i].folder)) > 0)
+        i++;
+    if (i < known->count && order == 0) {
+        if (is != MIRROR_UNSEEN)
+            known->list[i].is = is;
+        return ERR_OK;
+    }
+    TRY(array_room(&known->list, &known->capacity, known->count + 1));
+    memmove(known->list + i + 1, known->list + i,
+            (size_t)(known->count++ - i) * sizeof *known->list);
+    known->list[i] = (struct mirror_folder){ .step = step, .is = is };
+    snprintf(known->list[i].folder, sizeof known->list[i].folder, "%s", folder);
+    return ERR_OK;
+}
+
+enum err mirror_known_add(struct mirror_known *known,
+                          const struct mirror_step *step, enum mirror_is is)
+{
+    return know(known, step->folder, step->step, is);
+}
+
+static enum err list_known(struct store *store, const struct mirror_step *step,
+                           struct mirror_known *known)
 {
     enum err rc = ERR_OK;
     struct store_names names;
     struct named own, one;
-    int64_t kept = 1;
-    char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     TRY(store_list(store, CKPT_STEP_PREFIX, true, &names));
     take_apart(
         &(struct store_name){ .name = (char *)step->folder, .bytes = -1 },
         &own);
-    for (int i = names.count; i-- > 0;) {
-        bool whole = false;
+    for (int i = 0; i < names.count && rc == ERR_OK; i++) {
         take_apart(&names.list[i], &one);
-        bool after = one.step >= own.step;
+        if (one.step >= 0 && strcmp(one.run, own.run) == 0)
+            rc = know(known, one.folder, one.step, MIRROR_UNSEEN);
+    }
+    known->listed = rc == ERR_OK;
+    store_names_free(&names);
+    return rc;
+}
+
+/* With keep 0 what is below a whole one was looked at when that came. */
+enum err mirror_retain(struct store *store, const struct mirror_step *step,
+                       int64_t keep, int64_t keep_every, bool later,
+                       struct mirror_known *known)
+{
+    int64_t kept = 1;
+    char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
+    if (!known->listed)
+        TRY(list_known(store, step, known));
+    for (int i = known->count; i-- > 0;) {
+        struct mirror_folder *one = &known->list[i];
+        bool after = one->step >= step->step, whole = false;
         bool always =
-            keep == 0 || (keep_every > 0 && one.step % keep_every == 0);
-        if (one.step < 0 || strcmp(one.run, own.run) != 0 ||
-            strcmp(one.folder, own.folder) == 0 || (after && !later))
+            keep == 0 || (keep_every > 0 && one->step % keep_every == 0);
+        if (strcmp(one->folder, step->folder) == 0 || (after && !later))
             continue;
         bool newest = kept < (keep == 0 ? 2 : keep);
         if (!after && !newest && always)
             continue; /* looked at when it was one of the newest */
-        if (!after && newest)
-            TRY_OUT(is_whole(store, one.folder, &whole));
-        kept += whole;
-        if (whole)
+        if (!after && newest && one->is == MIRROR_UNSEEN) {
+            TRY(is_whole(store, one->folder, &whole));
+            one->is = whole ? MIRROR_WHOLE : MIRROR_PART;
+        }
+        if (!after && newest && one->is == MIRROR_WHOLE) {
+            kept++;
             continue;
-        TRY_OUT(fsio_path(prefix, "%.63s/", one.folder));
-        TRY_OUT(fsio_path(first, "%s" CKPT_MANIFEST_FILE, prefix));
-        TRY_OUT(store_remove(store, first, prefix));
+        }
+        TRY(fsio_path(prefix, "%.63s/", one->folder));
+        TRY(fsio_path(first, "%s" CKPT_MANIFEST_FILE, prefix));
+        TRY(store_remove(store, first, prefix));
+        memmove(one, one + 1, (size_t)(--known->count - i) * sizeof *one);
     }
-out:
-    store_names_free(&names);
-    return rc;
+    return ERR_OK;
 }
 
 /* --- both ways --- */

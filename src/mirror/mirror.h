@@ -48,11 +48,28 @@ enum err mirror_missing(struct store *store, const struct mirror_step *step,
                         int *count, char file[CKPT_FILE_BYTES]);
 /* When none is missing: from now on it is a checkpoint. */
 enum err mirror_commit(struct store *store, const struct mirror_step *step);
+/* A run's folders there as an attempt knows them, which alone adds to them: they are
+ * listed once. Zeros before. */
+enum mirror_is { MIRROR_UNSEEN, MIRROR_PART, MIRROR_WHOLE };
+struct mirror_known {
+    struct mirror_folder {
+        int64_t step;
+        enum mirror_is is;
+        char folder[64];
+    } * list; /* [count] in the order of names */
+    int count, capacity;
+    bool listed;
+};
+void mirror_known_free(struct mirror_known *known);
+/* PART: before its first file is put; WHOLE: behind its commit. */
+enum err mirror_known_add(struct mirror_known *known,
+                          const struct mirror_step *step, enum mirror_is is);
 /* Behind a commit: of the run's others the keep - 1 newest whole ones below the step
  * and multiples of keep_every (0: none) stay; keep 0: all whole ones. What is not
  * whole goes, and with `later` what is of the same or of a later step. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
-                       int64_t keep, int64_t keep_every, bool later);
+                       int64_t keep, int64_t keep_every, bool later,
+                       struct mirror_known *known);
 
 /* Fetch MANIFEST.json into a folder. */
 enum err mirror_get_manifest(struct store *store, const char *folder,

@@ -34,8 +34,9 @@ struct on_checkpoint_mirror {
     struct store *store;
     enum err (*may_commit)(void *arg);
     void *arg;
-    bool looked; /* for newer steps, at the start */
-    bool fails;  /* the thread's last one has */
+    bool looked;               /* for newer steps, at the start */
+    bool fails;                /* the thread's last one has */
+    struct mirror_known known; /* the thread's, rank 0's */
 
     pthread_t thread;
     bool made;
@@ -99,6 +100,8 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(ckpt_index_path(path, s->run.dir, number));
     TRY_OUT(mirror_step_of(path, &step));
     *bytes = step.manifest->bytes;
+    if (m->run->rank == 0)
+        TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_PART));
     TRY_OUT(mirror_files(m->store, &step, path, m->run->rank, m->run->ranks,
                          false));
     if (m->run->rank != 0)
@@ -106,8 +109,9 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(await_files(m, &step));
     TRY_OUT(m->may_commit(m->arg));
     TRY_OUT(mirror_commit(m->store, &step));
+    TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_WHOLE));
     if (mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
-                      s->checkpoint.keep_every, m->looked) != ERR_OK)
+                      s->checkpoint.keep_every, m->looked, &m->known) != ERR_OK)
         log_warn("checkpoint.mirror: old checkpoints stay: %s", err_text());
 out:
     mirror_step_free(&step);
@@ -225,6 +229,7 @@ void on_checkpoint_mirror_destroy(struct on_checkpoint_mirror *m)
     if (m->made)
         pthread_join(m->thread, NULL);
     store_close(m->store);
+    mirror_known_free(&m->known);
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->mutex);
     free(m);
