@@ -76,7 +76,7 @@ killed() {
     same_bits "$DIR/one"
     ls "$THERE"
     [ "$(find "$THERE" -name MANIFEST.json | wc -l)" -le 2 ]
-    [ "$(find "$THERE" -mindepth 1 -maxdepth 1 | wc -l)" -le 2 ]
+    [ "$(find "$THERE" -mindepth 1 -maxdepth 1 -name 'step-*' | wc -l)" -le 2 ]
     [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
     all_whole
     jq -es 'any(.[]; .event == "mirror" and .step == 12)' "$DIR/one/ledger.jsonl"
@@ -91,6 +91,30 @@ killed() {
         all_whole
         rm -rf "$THERE"
     done
+}
+
+@test "a copy of a run does not take its place there" {
+    local run=$DIR/copied
+    train 1 "$run" "${MIRROR[@]}" train.max_duration=6ba
+    cp -r "$run" "$run.copy"
+    run -0 train 2 "$run.copy" "${MIRROR[@]}"
+    [[ "$output" == *"step 12 is not there: s3://bucket/"*" is the mirror of $run, and $run.copy has the same run_uuid"* ]]
+    [ -z "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+    # one that was moved is the run, and so is one that comes back
+    mv "$run.copy" "$run.moved"
+    rm -rf "$run"
+    train 1 "$run.moved" "${MIRROR[@]}" train.max_duration=14ba
+    [ -n "$(compgen -G "$THERE/step-000000014-*/MANIFEST.json")" ]
+    [ "$(find "$THERE" -name 'owner-*' | wc -l)" = 1 ]
+    # who comes later, from where nobody sees the other directory, has it
+    rm -rf "$THERE"
+    rules "shard-00000 delay 1 -"
+    start 1 "$DIR/older" "${MIRROR[@]}"
+    wait_for 60 compgen -G "$THERE/owner-*"
+    owner=$(compgen -G "$THERE/owner-*")
+    echo /elsewhere >"${owner%-*}-0123456789ab"
+    waited 0
+    grep -q "another attempt with the same run_uuid" "$DIR/older.log"
 }
 
 @test "a finished run whose directory is gone is there again" {
@@ -133,7 +157,7 @@ killed() {
     rules "MANIFEST status 403 -"
     killed 2 "$DIR/half" 8
     [ -z "$(compgen -G "$THERE/*/MANIFEST.json")" ]
-    [ -n "$(compgen -G "$THERE/*")" ]
+    [ -n "$(compgen -G "$THERE/step-*")" ]
     rules ""
     run -0 train 2 "$DIR/half" "${MIRROR[@]}"
     [[ "$output" != *"comes from s3"* ]]
@@ -147,7 +171,7 @@ killed() {
     rules ""
     train 2 "$DIR/half" "${MIRROR[@]}"
     same_bits "$DIR/half"
-    [ "$(find "$THERE" -name MANIFEST.json | wc -l)" = "$(find "$THERE" -mindepth 1 -maxdepth 1 | wc -l)" ]
+    [ "$(find "$THERE" -name MANIFEST.json | wc -l)" = "$(find "$THERE" -mindepth 1 -maxdepth 1 -name 'step-*' | wc -l)" ]
 }
 
 @test "an end does not wait for ever, and says so" {

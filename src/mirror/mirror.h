@@ -71,6 +71,14 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later,
                        struct mirror_known *known);
 
+/* The directory whose run is mirrored there, by its last attempt: an object
+ * owner-RUN-TOKEN, whose name becomes *owner. ERR_USAGE where it was another one, which
+ * has a run of the same uuid still: this one is a copy of it. */
+enum err mirror_own(struct store *store, const struct mirror_step *step,
+                    const char *run_dir, char owner[64]);
+/* ERR_BUSY where another has come since. */
+enum err mirror_still_own(struct store *store, const char *owner);
+
 /* Fetch MANIFEST.json into a folder. */
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to);
