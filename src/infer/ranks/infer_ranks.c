@@ -141,10 +141,13 @@ static void tell(const struct infer_ranks *ranks,
     else if (count > 1)
         log_info("weights are there once a %s, %s",
                  on_device(ranks) ? "rank" : "node", UNITS_BYTES(bytes));
-    log_info("weights as %s, %" PRId64 " x %" PRId64 " tokens %s; %d threads",
-             infer_weights_names[ranks->options.weights],
-             ranks->options.sequences, ranks->options.positions,
-             UNITS_BYTES(sizes->cache), ranks->ctx.threads);
+    if (ranks->infer != NULL)
+        log_info(
+            "memory: weights as %s %s, %" PRId64 " x %" PRId64 " tokens %s; "
+            "%d threads",
+            infer_weights_names[ranks->options.weights], UNITS_BYTES(bytes),
+            ranks->options.sequences, ranks->options.positions,
+            UNITS_BYTES(sizes->cache), ranks->ctx.threads);
 }
 
 enum err infer_ranks_open(struct weights *weights, struct comm *comm,
