@@ -229,8 +229,8 @@
 
 /* Rows that are appended to slots: their keys and values, out of packed
  * qkv[rows, heads + 2 kv_heads, head_dim], are stored in the cache, and then
- * each row attends to positions 0 to its own of its slot, into out[rows, heads,
- * head_dim]. Positions below the rows' must have been stored before. A row's
+ * each row attends to positions 0 to its own of its slot, or to those of them
+ * in its window, into out[rows, heads, head_dim]. Positions below the rows' must have been stored before. A row's
  * bits follow from its own slot's keys and values up to its position: scores are
  * chains over head_dim, the sum of exponentials runs over sixteen lanes by
  * position, the values' over positions in order, whatever else is in the call.

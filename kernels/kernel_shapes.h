@@ -198,7 +198,8 @@ struct target {
 
 struct attention {
     int64_t batch, seq, heads, kv_heads, head_dim; /* kv_heads divides heads */
-    float scale; /* multiplies q k^T, usually 1/sqrt(head_dim) */
+    int64_t window; /* keys that a query sees, itself the last; 0: all */
+    float scale;    /* multiplies q k^T, usually 1/sqrt(head_dim) */
     /* [heads]: slope * (key - query) is added to the scaled score (Press, Smith
      * and Lewis 2021); NULL: none */
     const float *alibi_slopes;
@@ -232,8 +233,9 @@ struct attention_chunk {
 /* Attention of rows over all that their slots' caches hold. */
 struct attention_cached {
     int64_t rows, heads, kv_heads, head_dim; /* kv_heads divides heads */
+    int64_t window; /* as in struct attention, like alibi_slopes */
     float scale;
-    const float *alibi_slopes; /* as in struct attention */
+    const float *alibi_slopes;
     /* [rows] each row's slot and position in it. No two rows have both the
      * same. */
     const int32_t *slots, *positions;

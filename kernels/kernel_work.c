@@ -104,7 +104,7 @@ ROW(panels_product, "m n k", (product->m, product->shape.n, product->shape.k),
         (double)product->shape.k,
     (double)panels_rows_of(&product->shape) * (double)product->shape.k * F32)
 
-/* --- attention: causal, documents are not looked at --- */
+/* --- attention: causal, documents and windows are not looked at --- */
 
 /* `products` counts halves: a product of queries and keys has 2 S S head_dim
  * operations of a head, of which those below the diagonal are half. Forward has

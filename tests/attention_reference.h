@@ -136,7 +136,9 @@ static inline double reference_query(const struct attention *s,
                                          qkv + reference_at(s, b, j, KEY, h),
                                          s->head_dim) +
                        slope * (double)(j - t);
-        bool seen = ids == NULL || ids[b * s->seq + j] == ids[b * s->seq + t];
+        bool seen =
+            (ids == NULL || ids[b * s->seq + j] == ids[b * s->seq + t]) &&
+            (s->window == 0 || t - j < s->window);
         p[j] = seen ? exp(score) : 0;
         sum += p[j];
     }

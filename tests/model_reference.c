@@ -156,11 +156,23 @@ static void qk_norm(struct run *run, int block, double *qkv)
              h < keys ? beta : key_beta, qkv + h * width);
 }
 
+static bool is_windowed(const struct model_config *c, int layer)
+{
+    return c->window > 0 &&
+           (c->window_interval == 0 ||
+            layer % c->window_interval != c->window_interval - 1);
+}
+
 /* Queries and keys turn, values do not. */
 static void rope(const struct run *run, int layer, int64_t t, double *qkv)
 {
-    const struct model_config *c = run->config;
+    struct model_config own = *run->config;
+    const struct model_config *c = &own;
     int64_t half = run->head_dim / 2;
+    if (c->window_rope_theta > 0 && is_windowed(c, layer)) {
+        own.rope_theta = c->window_rope_theta;
+        own.rope_scaling = ROPE_SCALING_NONE;
+    }
     if (c->positions != POSITIONS_ROPE ||
         (c->no_rope_interval > 0 &&
          layer % c->no_rope_interval == c->no_rope_interval - 1))
@@ -196,7 +208,8 @@ static void attend(const struct run *run, int layer, int64_t head, double slope,
         int64_t element = (head * run->length + within(run, query)) *
                               ((run->length + 3) / 4 * 4) +
                           within(run, key);
-        if (ids != NULL && ids[query] != ids[key])
+        if ((ids != NULL && ids[query] != ids[key]) ||
+            (is_windowed(c, layer) && query - key >= c->window))
             continue;
         double p = exp(dot(q, k, hd) / sqrt((double)hd) +
                        slope * (double)(key - query));

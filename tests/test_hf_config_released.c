@@ -133,8 +133,7 @@ static const struct released {
     { "Mistral 7B v0.1",
       MISTRAL FIGURES(32000, 4096, 14336, 32, 32, 8, 32768, 1e-05, 10000.0,
                       false) ", 'sliding_window': 4096",
-      "sliding_window is 4096, less than max_position_embeddings (32768)",
-      ARCH_MISTRAL, 0 },
+      NULL, ARCH_MISTRAL, 7241732096 },
     { "Mistral 7B v0.1, shortened",
       MISTRAL FIGURES(32000, 4096, 14336, 32, 32, 8, 4096, 1e-05, 10000.0,
                       false) ", 'sliding_window': 4096",
@@ -192,8 +191,10 @@ static const struct released {
       NULL, ARCH_OLMO2, 7298617344 },
     { "OLMo 3 7B",
       CLASS("Olmo3ForCausalLM", "olmo3")
-          FIGURES(100278, 4096, 11008, 32, 32, 32, 65536, 1e-06, 500000, false),
-      "architecture Olmo3ForCausalLM", ARCH_OLMO2, 0 },
+          FIGURES(100278, 4096, 11008, 32, 32, 32, 65536, 1e-06, 500000,
+                  false) ", 'attention_bias': false, 'sliding_window': 4096, "
+                         "'rope_scaling': null",
+      NULL, ARCH_OLMO3, 7298011136 },
     { "SmolLM3 3B",
       CLASS("SmolLM3ForCausalLM", "smollm3")
           FIGURES(128256, 2048, 11008, 4, 16, 4, 65536, 1e-06, 5000000.0,

@@ -7,33 +7,42 @@ struct attention_case {
     enum documents documents;
     bool alibi;
     float dropout;
+    int64_t window;
 };
 
 static const struct attention_case cases[] = {
-    { 1, 1, 1, 1, 1, ONE, false, 0 },
-    { 2, 5, 3, 3, 4, ONE, false, 0 },
-    { 1, 17, 2, 2, 33, PACKED, false, 0 },
-    { 2, 64, 2, 2, 32, ONE, false, 0 },
-    { 2, 65, 1, 1, 64, ONE, false, 0 },
-    { 1, 128, 2, 1, 16, ONE, false, 0 },
-    { 1, 129, 1, 1, 16, ONE, true, 0 },
-    { 1, 150, 2, 2, 24, PACKED, false, 0 },
-    { 2, 131, 2, 2, 20, INTERLEAVED, false, 0 },
-    { 1, 300, 1, 1, 128, ONE, false, 0 },
+    { 1, 1, 1, 1, 1, ONE, false, 0, 0 },
+    { 2, 5, 3, 3, 4, ONE, false, 0, 0 },
+    { 1, 17, 2, 2, 33, PACKED, false, 0, 0 },
+    { 2, 64, 2, 2, 32, ONE, false, 0, 0 },
+    { 2, 65, 1, 1, 64, ONE, false, 0, 0 },
+    { 1, 128, 2, 1, 16, ONE, false, 0, 0 },
+    { 1, 129, 1, 1, 16, ONE, true, 0, 0 },
+    { 1, 150, 2, 2, 24, PACKED, false, 0, 0 },
+    { 2, 131, 2, 2, 20, INTERLEAVED, false, 0, 0 },
+    { 1, 300, 1, 1, 128, ONE, false, 0, 0 },
     /* a key head is shared by 3, by all */
-    { 1, 40, 12, 4, 8, ONE, false, 0 },
-    { 1, 270, 8, 1, 16, PACKED, false, 0 },
-    { 1, 150, 12, 12, 8, ONE, true, 0 },
-    { 2, 33, 12, 4, 8, PACKED, true, 0 },
+    { 1, 40, 12, 4, 8, ONE, false, 0, 0 },
+    { 1, 270, 8, 1, 16, PACKED, false, 0, 0 },
+    { 1, 150, 12, 12, 8, ONE, true, 0, 0 },
+    { 2, 33, 12, 4, 8, PACKED, true, 0, 0 },
     /* whole tiles of keys, and parts of tiles, that no query sees */
-    { 1, 500, 1, 1, 8, LONGER, false, 0 },
-    { 1, 700, 3, 1, 8, LONGER, true, 0.2f },
-    { 1, 400, 1, 1, 8, PACKED, false, 0 },
+    { 1, 500, 1, 1, 8, LONGER, false, 0, 0 },
+    { 1, 700, 3, 1, 8, LONGER, true, 0.2f, 0 },
+    { 1, 400, 1, 1, 8, PACKED, false, 0, 0 },
     /* as many diagonals as it takes */
-    { 1, 520, 1, 1, 8, INTERLEAVED, false, 0 },
-    { 1, 3, 2, 2, 4, ONE, false, 0.5f },
-    { 2, 37, 2, 2, 12, ONE, false, 0.1f },
-    { 2, 202, 4, 2, 12, PACKED, true, 0.9f },
+    { 1, 520, 1, 1, 8, INTERLEAVED, false, 0, 0 },
+    { 1, 3, 2, 2, 4, ONE, false, 0.5f, 0 },
+    { 2, 37, 2, 2, 12, ONE, false, 0.1f, 0 },
+    { 2, 202, 4, 2, 12, PACKED, true, 0.9f, 0 },
+    /* windows: of one token, within and over tiles, as long as all */
+    { 1, 37, 2, 2, 12, ONE, false, 0, 1 },
+    { 2, 65, 2, 1, 16, ONE, true, 0, 7 },
+    { 1, 700, 2, 1, 8, ONE, false, 0, 130 },
+    { 1, 600, 1, 1, 8, ONE, false, 0.2f, 300 },
+    { 1, 500, 3, 1, 8, LONGER, false, 0, 50 },
+    { 2, 202, 4, 2, 12, INTERLEAVED, true, 0.4f, 33 },
+    { 1, 150, 2, 2, 24, ONE, false, 0, 150 },
 };
 
 static struct attention shape_of(const struct attention_case *c,
@@ -44,6 +53,7 @@ static struct attention shape_of(const struct attention_case *c,
                                .heads = c->heads,
                                .kv_heads = c->kv_heads,
                                .head_dim = c->head_dim,
+                               .window = c->window,
                                .scale = 1 / sqrtf((float)c->head_dim),
                                .alibi_slopes = slopes,
                                .sequence_ids = ids,
@@ -72,11 +82,12 @@ static float *run(const struct kernels *table, const struct attention *s,
 
 static void describe(const struct attention_case *c, char what[128])
 {
-    snprintf(what, 128, "%lldx%lld heads %lld/%lld of %lld%s%s dropout %g",
+    snprintf(what, 128,
+             "%lldx%lld heads %lld/%lld of %lld%s%s dropout %g window %lld",
              (long long)c->batch, (long long)c->seq, (long long)c->heads,
              (long long)c->kv_heads, (long long)c->head_dim,
              reference_documents[c->documents], c->alibi ? " alibi" : "",
-             (double)c->dropout);
+             (double)c->dropout, (long long)c->window);
 }
 
 static void check_case(const struct kernels *table,
@@ -115,7 +126,7 @@ static void check_case(const struct kernels *table,
 /* Scores of hundreds must not overflow. */
 static void check_large_scores(const struct kernels *table)
 {
-    const struct attention_case c = { 1, 200, 1, 1, 16, ONE, false, 0 };
+    const struct attention_case c = { 1, 200, 1, 1, 16, ONE, false, 0, 0 };
     struct attention s = shape_of(&c, NULL, NULL);
     float *qkv = check_random(reference_qkv(&s), 1, 40);
     float *dout = check_random(reference_out(&s), 2, 1);
@@ -127,7 +138,7 @@ static void check_large_scores(const struct kernels *table)
 
 static void check_nan_query(const struct kernels *table)
 {
-    const struct attention_case c = { 1, 200, 2, 2, 8, ONE, false, 0 };
+    const struct attention_case c = { 1, 200, 2, 2, 8, ONE, false, 0, 0 };
     struct attention s = shape_of(&c, NULL, NULL);
     int64_t n = reference_out(&s), m = reference_qkv(&s), t = 168;
     float *qkv = check_random(m, 1, 1);
@@ -149,7 +160,7 @@ static void check_nan_query(const struct kernels *table)
  * NaN in a tile that no query of its own tile sees. */
 static void check_other_documents(const struct kernels *table)
 {
-    const struct attention_case c = { 1, 400, 1, 1, 8, LONGER, false, 0 };
+    const struct attention_case c = { 1, 400, 1, 1, 8, LONGER, false, 0, 0 };
     int32_t *ids = reference_ids(c.documents, c.batch, c.seq);
     struct attention s = shape_of(&c, ids, NULL);
     float *qkv = check_random(reference_qkv(&s), 1, 1);
@@ -172,7 +183,7 @@ static void check_other_documents(const struct kernels *table)
  * over 1 - p: on average 1, with the spread of a binomial distribution. */
 static void check_dropout(const struct kernels *table)
 {
-    const struct attention_case c = { 2, 256, 4, 4, 4, ONE, false, 0.25f };
+    const struct attention_case c = { 2, 256, 4, 4, 4, ONE, false, 0.25f, 0 };
     struct attention s = shape_of(&c, NULL, NULL);
     int64_t n = reference_out(&s), m = reference_qkv(&s), row = 4 * 4;
     float *qkv = check_random(m, 1, 0);
@@ -213,7 +224,7 @@ static void check_long(const struct kernels *table)
     int64_t n = check_emulated(table)                       ? 2048
                 : strcmp(table->kernel_set, "generic") == 0 ? 8192
                                                             : 32768;
-    const struct attention_case c = { 1, n, 1, 1, 16, ONE, true, 0 };
+    const struct attention_case c = { 1, n, 1, 1, 16, ONE, true, 0, 0 };
     const int64_t sampled[] = { 0, 1, 127, 128, n - 1000, n - 128, n - 1 };
     float *slope = CHECK_HELD(float, 1e-4f);
     struct attention s = shape_of(&c, NULL, slope);
@@ -253,9 +264,10 @@ static void check_reference(const struct attention_case *c)
 int main(void)
 {
     static const struct attention_case small[] = {
-        { 1, 6, 2, 2, 3, INTERLEAVED, false, 0 },
-        { 1, 6, 6, 2, 3, ONE, true, 0 },
-        { 2, 7, 4, 1, 2, PACKED, true, 0.4f },
+        { 1, 6, 2, 2, 3, INTERLEAVED, false, 0, 0 },
+        { 1, 6, 6, 2, 3, ONE, true, 0, 0 },
+        { 2, 7, 4, 1, 2, PACKED, true, 0.4f, 0 },
+        { 1, 9, 2, 1, 3, ONE, false, 0.3f, 4 },
     };
     for (size_t i = 0; i < sizeof(small) / sizeof(*small); i++)
         check_reference(&small[i]);

@@ -8,32 +8,37 @@ struct chunk_case {
     bool ascending; /* the keys' chunks from the first on, else from the last */
     bool alibi;
     float dropout;
+    int64_t window;
 };
 
 static const struct chunk_case cases[] = {
-    { 1, 1, 1, 1, 1, 16, ONE, false, false, 0 },
-    { 2, 1, 150, 2, 1, 64, PACKED, false, true, 0.1f },
-    { 1, 3, 1, 2, 1, 4, ONE, false, false, 0 },
-    { 2, 2, 33, 3, 3, 16, ONE, false, false, 0 },
-    { 1, 2, 128, 2, 2, 64, ONE, true, false, 0 },
-    { 1, 3, 130, 4, 4, 16, ONE, false, true, 0 },
-    { 1, 2, 300, 1, 1, 128, ONE, false, false, 0 },
-    { 1, 4, 257, 2, 1, 16, ONE, true, true, 0 },
-    { 2, 2, 70, 4, 2, 128, ONE, false, false, 0 },
-    { 1, 4, 60, 12, 4, 80, ONE, false, true, 0 },
-    { 1, 3, 65, 8, 1, 64, ONE, true, false, 0 },
+    { 1, 1, 1, 1, 1, 16, ONE, false, false, 0, 0 },
+    { 2, 1, 150, 2, 1, 64, PACKED, false, true, 0.1f, 0 },
+    { 1, 3, 1, 2, 1, 4, ONE, false, false, 0, 0 },
+    { 2, 2, 33, 3, 3, 16, ONE, false, false, 0, 0 },
+    { 1, 2, 128, 2, 2, 64, ONE, true, false, 0, 0 },
+    { 1, 3, 130, 4, 4, 16, ONE, false, true, 0, 0 },
+    { 1, 2, 300, 1, 1, 128, ONE, false, false, 0, 0 },
+    { 1, 4, 257, 2, 1, 16, ONE, true, true, 0, 0 },
+    { 2, 2, 70, 4, 2, 128, ONE, false, false, 0, 0 },
+    { 1, 4, 60, 12, 4, 80, ONE, false, true, 0, 0 },
+    { 1, 3, 65, 8, 1, 64, ONE, true, false, 0, 0 },
     /* documents begin in the middle of chunks, and queries see no key in most
      * chunks, or in parts of them */
-    { 1, 4, 40, 8, 1, 80, PACKED, false, false, 0 },
-    { 2, 3, 37, 4, 2, 16, PACKED, true, true, 0 },
-    { 1, 3, 45, 2, 2, 64, INTERLEAVED, true, false, 0 },
-    { 2, 4, 30, 1, 1, 20, INTERLEAVED, false, true, 0 },
-    { 1, 2, 350, 2, 1, 16, LONGER, false, false, 0 },
-    { 1, 4, 200, 1, 1, 16, LONGER, true, true, 0 },
-    { 1, 2, 2, 2, 1, 4, ONE, false, false, 0.5f },
-    { 2, 3, 67, 2, 2, 16, ONE, false, false, 0.1f },
-    { 1, 4, 150, 4, 1, 16, LONGER, true, true, 0.3f },
-    { 2, 2, 131, 4, 2, 12, PACKED, false, true, 0.9f },
+    { 1, 4, 40, 8, 1, 80, PACKED, false, false, 0, 0 },
+    { 2, 3, 37, 4, 2, 16, PACKED, true, true, 0, 0 },
+    { 1, 3, 45, 2, 2, 64, INTERLEAVED, true, false, 0, 0 },
+    { 2, 4, 30, 1, 1, 20, INTERLEAVED, false, true, 0, 0 },
+    { 1, 2, 350, 2, 1, 16, LONGER, false, false, 0, 0 },
+    { 1, 4, 200, 1, 1, 16, LONGER, true, true, 0, 0 },
+    { 1, 2, 2, 2, 1, 4, ONE, false, false, 0.5f, 0 },
+    { 2, 3, 67, 2, 2, 16, ONE, false, false, 0.1f, 0 },
+    { 1, 4, 150, 4, 1, 16, LONGER, true, true, 0.3f, 0 },
+    { 2, 2, 131, 4, 2, 12, PACKED, false, true, 0.9f, 0 },
+    /* windows within a chunk, over one, over two */
+    { 1, 3, 70, 4, 2, 16, ONE, false, true, 0, 9 },
+    { 1, 4, 140, 2, 1, 16, ONE, true, false, 0, 150 },
+    { 2, 4, 30, 2, 2, 12, INTERLEAVED, false, false, 0.2f, 65 },
 };
 
 /* What one rank of a ring holds: its tokens' tensors. */
@@ -58,6 +63,7 @@ static struct attention whole_of(const struct chunk_case *c, const int32_t *ids,
                                .heads = c->heads,
                                .kv_heads = c->kv_heads,
                                .head_dim = c->head_dim,
+                               .window = c->window,
                                .scale = 1 / sqrtf((float)c->head_dim),
                                .alibi_slopes = slopes,
                                .sequence_ids = ids,
@@ -271,9 +277,8 @@ static void check_case(const struct kernels *table, const struct chunk_case *c)
 /* One chunk is attention_forward and attention_backward. */
 static void check_one_chunk(const struct kernels *table)
 {
-    const struct chunk_case c = {
-        2, 1, 200, 4, 2, 24, PACKED, false, true, 0.1f
-    };
+    const struct chunk_case c = { 2,      1,     200,  4,    2, 24,
+                                  PACKED, false, true, 0.1f, 0 };
     int32_t *ids = reference_ids(c.documents, c.batch, c.length);
     float *slopes = reference_slopes(c.heads);
     struct attention s = whole_of(&c, ids, slopes);
@@ -300,7 +305,9 @@ static void check_one_chunk(const struct kernels *table)
  * only they see keys of it. */
 static void check_unseen(const struct kernels *table)
 {
-    const struct chunk_case c = { 1, 2, 140, 2, 1, 16, ONE, false, false, 0 };
+    const struct chunk_case c = {
+        1, 2, 140, 2, 1, 16, ONE, false, false, 0, 0
+    };
     int32_t *ids = check_alloc(280 * sizeof(*ids));
     for (int i = 0; i < 280; i++)
         ids[i] = i < 130 ? 0 : i < 143 ? 1 : 2;
@@ -339,7 +346,9 @@ static void check_unseen(const struct kernels *table)
  * chunks are merged. */
 static void check_extremes(const struct kernels *table)
 {
-    const struct chunk_case c = { 1, 3, 100, 1, 1, 16, ONE, false, false, 0 };
+    const struct chunk_case c = {
+        1, 3, 100, 1, 1, 16, ONE, false, false, 0, 0
+    };
     struct attention s = whole_of(&c, NULL, NULL);
     int64_t n = reference_out(&s), m = reference_qkv(&s), t = 150;
     float *qkv = check_random(m, 1, 40), *dout = check_random(n, 2, 1);
@@ -363,7 +372,9 @@ static void check_extremes(const struct kernels *table)
 
 static void check_reference(void)
 {
-    const struct chunk_case c = { 2, 3, 3, 4, 2, 2, PACKED, false, true, 0.4f };
+    const struct chunk_case c = {
+        2, 3, 3, 4, 2, 2, PACKED, false, true, 0.4f, 0
+    };
     float *slopes = reference_slopes(c.heads);
     int32_t *ids = reference_ids(c.documents, c.batch, c.chunks * c.length);
     struct attention s = whole_of(&c, ids, slopes);

@@ -7,10 +7,14 @@
 static const struct cached_case {
     int64_t heads, kv_heads, head_dim, capacity, length;
     bool alibi;
+    int64_t window;
 } cases[] = {
-    { 1, 1, 1, 16, 1, false },     { 2, 1, 16, 16, 5, true },
-    { 3, 3, 20, 48, 33, false },   { 4, 2, 64, 64, 64, true },
-    { 6, 2, 40, 208, 200, false }, { 2, 2, 130, 32, 19, true },
+    { 1, 1, 1, 16, 1, false, 0 },     { 2, 1, 16, 16, 5, true, 0 },
+    { 3, 3, 20, 48, 33, false, 0 },   { 4, 2, 64, 64, 64, true, 0 },
+    { 6, 2, 40, 208, 200, false, 0 }, { 2, 2, 130, 32, 19, true, 0 },
+    { 2, 1, 16, 48, 40, true, 1 },    { 2, 1, 20, 48, 40, false, 5 },
+    { 4, 2, 24, 80, 75, true, 6 },    { 2, 1, 64, 208, 200, false, 37 },
+    { 1, 1, 8, 32, 20, false, 64 },
 };
 
 #define SLOTS 2
@@ -64,6 +68,7 @@ static enum err run(const struct kernels *k, struct world *w, int64_t first,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
+        .window = c->window,
         .scale = (float)(1 / sqrt((double)c->head_dim)),
         .alibi_slopes = c->alibi ? w->slopes : NULL,
         .slots = slots,
@@ -102,7 +107,8 @@ static void reference(const struct world *w, int64_t token, int64_t head,
     int64_t key = (c->heads + head / (c->heads / c->kv_heads)) * d;
     const float *q = w->qkv + token * w->width + head * d;
     double *score = check_f64(position + 1), total = 0;
-    for (int64_t t = 0; t <= position; t++) {
+    int64_t oldest = c->window == 0 ? 0 : position - c->window + 1;
+    for (int64_t t = oldest > 0 ? oldest : 0; t <= position; t++) {
         const float *from = w->qkv + (begin + t) * w->width + key;
         for (int64_t l = 0; l < d; l++)
             score[t] += (double)q[l] * (double)from[l];
@@ -111,7 +117,7 @@ static void reference(const struct world *w, int64_t token, int64_t head,
             score[t] += (double)w->slopes[head] * (double)(t - position);
         total += exp(score[t]);
     }
-    for (int64_t t = 0; t <= position; t++)
+    for (int64_t t = oldest > 0 ? oldest : 0; t <= position; t++)
         for (int64_t l = 0; l < d; l++)
             out[l] +=
                 exp(score[t]) / total *
@@ -125,10 +131,11 @@ static void check_case(const struct kernels *k, const struct cached_case *c)
     int64_t d = c->heads * c->head_dim, n = w.tokens * d;
     double *want = check_f64(n);
     char what[96];
-    snprintf(what, sizeof what, "%lld of %lld heads of %lld, %lld tokens%s",
+    snprintf(what, sizeof what,
+             "%lld of %lld heads of %lld, %lld tokens%s, window %lld",
              (long long)c->kv_heads, (long long)c->heads,
              (long long)c->head_dim, (long long)c->length,
-             c->alibi ? ", ALiBi" : "");
+             c->alibi ? ", ALiBi" : "", (long long)c->window);
     for (int64_t i = 0; i < w.tokens * c->heads; i++)
         reference(&w, i / c->heads, i % c->heads, want + i * c->head_dim);
     float *whole = text(k, &w, c->length, 1);
@@ -147,7 +154,7 @@ static void check_case(const struct kernels *k, const struct cached_case *c)
 /* What lies behind a row's position is not looked at. */
 static void check_behind(const struct kernels *k)
 {
-    const struct cached_case c = { 2, 1, 24, 32, 20, false };
+    const struct cached_case c = { 2, 1, 24, 32, 20, false, 0 };
     struct world w = world_create(&c);
     int64_t row = c.heads * c.head_dim;
     float *clean = text(k, &w, 20, 2);

@@ -69,7 +69,7 @@ static void test_table(void)
         long double longer = rope_reference_length(c);
         long double worst = 0;
         for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
-            model_config_rope_table(c, places[p], ROWS, table);
+            model_config_rope_table(c, false, places[p], ROWS, table);
             for (int64_t t = 0; t < ROWS; t++)
                 for (int64_t j = 0; j < pairs; j++) {
                     long double angle = (long double)(places[p] + t) *
@@ -132,6 +132,12 @@ static const struct {
       { .positions = POSITIONS_ROPE,
         .rope_scaling = ROPE_SCALING_YARN,
         .rope_factor = 2 } },
+    { "model.window_interval has no effect without model.window",
+      { .positions = POSITIONS_ALIBI, .window_interval = 4 } },
+    { "model.window_rope_theta has no effect",
+      { .positions = POSITIONS_ALIBI, .window = 4, .window_rope_theta = 1e4 } },
+    { "model.window_rope_theta has no effect",
+      { .positions = POSITIONS_ROPE, .window_rope_theta = 1e4 } },
     { "model.no_rope_interval has no effect",
       { .positions = POSITIONS_ALIBI, .no_rope_interval = 4 } },
     { "model.rope_factor has no effect",

@@ -15,6 +15,15 @@
         .ffn = FFN_GLU, .activation = MODEL_SILU                               \
     }
 #define LLAMA_WHOLE (6 * 3744 * 3 + 3 * 2 * 576)
+/* The first layer with a window of 2: 6 pairs of 9, seen 4 of 4.5. */
+#define WINDOWED                                                               \
+    {                                                                          \
+        .d_model = 16, .n_heads = 2, .n_kv_heads = 1, .ffn_width = 16,         \
+        .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM,               \
+        .ffn = FFN_GLU, .activation = MODEL_SILU, .window = 2,                 \
+        .window_interval = 2                                                   \
+    }
+#define WINDOWED_WHOLE (6 * 3744 * 3 + 3 * (384 + 576))
 /* The same, 4 experts of which a token has 2: router 4 x 16, experts 2 x 768 of a
  * token. A layer: 512 + 256 + 32 + 64 + 1536 = 2400. */
 #define EXPERTS                                                                \
@@ -65,6 +74,10 @@ static const struct {
     { "experts frozen: 1536 of each layer of a token", EXPERTS,
       TUPLE("*experts*", "", 0), EXPERTS_WHOLE - 2 * 3072 * 3,
       EXPERTS_WHOLE - 2 * 3072 * 3 - 3 * 576 },
+    { "a window of 2: 6 and 4 pairs of a layer, frozen below", WINDOWED,
+      TUPLE("*wte* *blocks*", "", 0),
+      WINDOWED_WHOLE - 4 * 3136 * 3 - 2 * (384 + 576),
+      WINDOWED_WHOLE - 4 * 3136 * 3 - 2 * (256 + 288) - (384 - 256 + 288) * 3 },
     { "a tied embedding frozen, of the head's products only its own gradient",
       MPT, TUPLE("*wte* *wpe* *.blocks.0.*", "", 0),
       MPT_WHOLE - 2 * 592 * 3 - 4 * (1696 + 80) * 3 - 2 * 576,

@@ -56,18 +56,21 @@ static struct model_config shape(enum arch arch)
         return c;
     c.positions = POSITIONS_ROPE;
     c.qkv_bias = arch == ARCH_QWEN2;
+    c.window = arch == ARCH_MISTRAL || arch == ARCH_OLMO3 ? 8 : 0;
+    c.window_interval = arch == ARCH_OLMO3 ? 2 : 0;
     c.no_rope_interval = arch == ARCH_SMOLLM3 ? 2 : 0;
     c.n_kv_heads = 2;
     c.ffn = FFN_GLU;
     c.activation = MODEL_SILU;
     c.ffn_width = 80;
     /* the embedding is the table's first tensor */
-    c.tied = arch == ARCH_QWEN2 || arch == ARCH_PHI3 || arch == ARCH_OLMO2;
+    c.tied = arch == ARCH_QWEN2 || arch == ARCH_PHI3 || arch == ARCH_OLMO2 ||
+             arch == ARCH_OLMO3;
     if (arch == ARCH_QWEN3 || arch == ARCH_QWEN3_MOE) {
         c.qk_norm = QK_NORM_HEAD;
         c.head_dim = 24;
     }
-    if (arch == ARCH_OLMO2) {
+    if (arch == ARCH_OLMO2 || arch == ARCH_OLMO3) {
         c.qk_norm = QK_NORM_FULL;
         c.norm_place = NORM_AFTER;
     }

@@ -137,7 +137,7 @@ static void queries_forward(struct tile *tile, const struct forward *f,
         queries_resume(tile, lse, peak, sum);
     cpu_tile_transpose(tile->count, shape->head_dim, f->q + queries_at(tile),
                        qkv_stride(shape), tile->buffers.turned_q, STRIDE);
-    for (int64_t j = tile_last(f->chunk, i); j >= 0; j--)
+    for (int64_t j = tile_last(f->chunk, i); j >= tile_first(f->chunk, i); j--)
         if (tile_place(tile, i, j)) {
             tile_forward(tile, first, f->kv, peak, sum, out);
             first = false;

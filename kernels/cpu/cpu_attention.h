@@ -52,6 +52,7 @@ struct lanes {
     const int32_t *ids; /* documents from the tile's first key on, or NULL */
     vec_i32 id;
     float slope; /* 0: no ALiBi */
+    int32_t window;
 };
 
 /* Rows of whole vectors of any kernel set. */
@@ -158,6 +159,15 @@ static inline void tile_trim(struct tile *tile)
     tile->keys = begin < end ? end - tile->first_key : 0;
 }
 
+/* The first key that a query of the i-th tile may see, from the chunk's first
+ * on; it may be one before that, or behind the last. */
+static inline int64_t tile_oldest(const struct attention_chunk *chunk,
+                                  int64_t i)
+{
+    int64_t window = chunk->shape.window;
+    return window == 0 ? 0 : chunk->distance + i * TILE - window + 1;
+}
+
 /* Places `tile` at the i-th tile of queries and the j-th of keys; false if no
  * query sees a key there. On the sequence's diagonal every key is seen. */
 static inline bool tile_place(struct tile *tile, int64_t i, int64_t j)
@@ -169,10 +179,22 @@ static inline bool tile_place(struct tile *tile, int64_t i, int64_t j)
     tile->keys = cpu_min(TILE, shape->seq - tile->first_key);
     if (shape->sequence_ids != NULL && (i != j || tile->chunk->distance > 0))
         tile_trim(tile);
+    int64_t end = tile->first_key + tile->keys;
+    int64_t oldest = tile_oldest(tile->chunk, i) / KEY_UNIT * KEY_UNIT;
+    if (oldest > tile->first_key) {
+        tile->first_key = cpu_min(oldest, end);
+        tile->keys = end - tile->first_key;
+    }
     return tile->keys > 0;
 }
 
-/* The last tile of keys that the i-th tile of queries may see. */
+/* The first and the last tile of keys that the i-th tile of queries may see. */
+static inline int64_t tile_first(const struct attention_chunk *chunk, int64_t i)
+{
+    int64_t oldest = tile_oldest(chunk, i);
+    return oldest > 0 ? oldest / TILE : 0;
+}
+
 static inline int64_t tile_last(const struct attention_chunk *chunk, int64_t i)
 {
     return chunk->distance == 0 ? i : cpu_parts(chunk->shape.seq, TILE) - 1;
@@ -261,6 +283,9 @@ static inline struct lanes tile_lanes(const struct tile *tile, int64_t at)
     int64_t row = tile->sequence * shape->seq;
     struct lanes lanes = { .at = at, .ahead = tile_ahead(tile) };
     lanes.end = cpu_min(tile->keys, lanes.ahead + at + VEC_LANES);
+    lanes.window =
+        (int32_t)(shape->window > 0 && shape->window < INT32_MAX ? shape->window
+                                                                 : INT32_MAX);
     if (shape->alibi_slopes != NULL)
         lanes.slope = shape->alibi_slopes[tile->head];
     if (shape->sequence_ids != NULL) {
@@ -286,6 +311,8 @@ static inline vec lanes_scores(const struct lanes *lanes, const float *panel,
                     vec_splat(lanes->slope), s);
     if (j > lanes->ahead + lanes->at)
         s = vec_select(number <= 0, s, vec_splat(-INFINITY));
+    if (lanes->ahead + lanes->at + VEC_LANES - 1 - j >= lanes->window)
+        s = vec_select(number > -lanes->window, s, vec_splat(-INFINITY));
     if (lanes->ids != NULL)
         s = vec_select(lanes->id == lanes->ids[j], s, vec_splat(-INFINITY));
     return s;
@@ -336,6 +363,7 @@ static inline enum err attention_check(const struct kernel_ctx *ctx,
     assert(shape->seq > 0 && shape->seq <= INT32_MAX);
     assert(shape->kv_heads > 0 && shape->heads % shape->kv_heads == 0);
     assert(shape->dropout >= 0 && shape->dropout < 1);
+    assert(shape->window >= 0);
     assert(chunk->distance >= 0 && chunk->distance <= INT32_MAX - shape->seq);
     assert(chunk->distance % shape->seq == 0);
     assert((chunk->key_ids == NULL) == (shape->sequence_ids == NULL));

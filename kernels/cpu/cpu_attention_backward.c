@@ -149,7 +149,8 @@ static void head_backward(struct tile *tile, const struct backward *b)
 {
     for (int64_t i = 0; i < cpu_parts(tile->shape->seq, TILE); i++) {
         queries_prepare(tile, b, i);
-        for (int64_t j = tile_last(b->chunk, i); j >= 0; j--)
+        for (int64_t j = tile_last(b->chunk, i); j >= tile_first(b->chunk, i);
+             j--)
             tile_backward(tile, b, i, j);
     }
 }
@@ -170,6 +171,8 @@ static void diagonals_backward(const struct kernel_ctx *ctx,
         for (int64_t task = begin * kv_heads; task < end * kv_heads; task++) {
             struct tile tile = group_tile(ctx, b, task % kv_heads, member);
             int64_t j = task / kv_heads;
+            if (j < tile_first(b->chunk, diagonal + j))
+                continue;
             queries_prepare(&tile, b, diagonal + j);
             tile_backward(&tile, b, diagonal + j, j);
         }

@@ -32,6 +32,7 @@ struct head {
     const float *keys, *values; /* of the slot and head */
     int64_t position;           /* of the first row; the others' follow */
     int64_t rows;
+    int64_t window; /* as many as there are positions: none */
     float slope;
     float *scores; /* [ROWS][capacity] */
 };
@@ -79,33 +80,36 @@ keys_run(const struct head *h, int64_t at, const int rows)
                 score = vec_fma(__builtin_convertvector(number, vec),
                                 vec_splat(h->slope), score);
             score = vec_select(number <= 0, score, vec_splat(-INFINITY));
+            if (s->window > 0)
+                score = vec_select(number > -(int32_t)h->window, score,
+                                   vec_splat(-INFINITY));
             vec_store(h->scores + i * s->capacity + at + v * VEC_LANES,
                       VEC_LANES, score);
         }
 }
 
-static void scores_of_one(const struct head *h, int64_t end)
+static void scores_of_one(const struct head *h, int64_t begin, int64_t end)
 {
-    for (int64_t at = 0; at < end; at += KEYS)
+    for (int64_t at = begin; at < end; at += KEYS)
         keys_run(h, at, 1);
 }
 
-static void scores_of_all(const struct head *h, int64_t end)
+static void scores_of_all(const struct head *h, int64_t begin, int64_t end)
 {
-    for (int64_t at = 0; at < end; at += KEYS)
+    for (int64_t at = begin; at < end; at += KEYS)
         keys_run(h, at, ROWS);
 }
 
 /* Scores become exp(score - the largest); returns their sum, over sixteen lanes
  * by position. What a row must not see becomes 0. */
-static float softmax(float *scores, int64_t end)
+static float softmax(float *scores, int64_t begin, int64_t end)
 {
     vec top = vec_splat(-INFINITY);
     struct wide total = { 0 };
-    for (int64_t at = 0; at < end; at += VEC_LANES)
+    for (int64_t at = begin; at < end; at += VEC_LANES)
         top = vec_max(vec_load(scores + at, VEC_LANES), top);
     float peak = vec_peak(top);
-    for (int64_t at = 0; at < end; at += WIDE_LANES)
+    for (int64_t at = begin; at < end; at += WIDE_LANES)
         for (int i = 0; i < WIDE_VECS; i++) {
             float *to = scores + at + i * VEC_LANES;
             vec e = vec_exp(vec_load(to, VEC_LANES) - peak);
@@ -118,10 +122,10 @@ static float softmax(float *scores, int64_t end)
 /* --- values --- */
 
 /* out[rows][column ...] += weights times values [begin, end), as many vectors
- * of a value, a constant like `rows`. With begin = 0 the chains begin. */
+ * of a value, a constant like `rows`; with `first` the chains begin. */
 static inline __attribute__((always_inline)) void
-values_run(const struct head *h, int64_t row, const int rows, int64_t begin,
-           int64_t end, int64_t column, const int vecs)
+values_run(const struct head *h, int64_t row, const int rows, bool first,
+           int64_t begin, int64_t end, int64_t column, const int vecs)
 {
     const int64_t d = h->shape->head_dim, capacity = h->shape->capacity;
     const float *values = h->values + column;
@@ -133,7 +137,7 @@ values_run(const struct head *h, int64_t row, const int rows, int64_t begin,
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++) {
             sum[i][v] = (vec){ 0 };
-            if (begin > 0)
+            if (!first)
                 sum[i][v] = vec_load(out + i * h->out_stride + v * VEC_LANES,
                                      d - column - v * VEC_LANES);
         }
@@ -158,26 +162,51 @@ values_run(const struct head *h, int64_t row, const int rows, int64_t begin,
 /* All columns; whole vectors where they are, so that the compiler sees no
  * tails. */
 static inline __attribute__((always_inline)) void
-values_add(const struct head *h, int64_t row, const int rows, int64_t begin,
-           int64_t end)
+values_add(const struct head *h, int64_t row, const int rows, bool first,
+           int64_t begin, int64_t end)
 {
     int64_t column = 0, d = h->shape->head_dim;
     for (; column + VALUE_VECS * VEC_LANES <= d;
          column += VALUE_VECS * VEC_LANES)
-        values_run(h, row, rows, begin, end, column, VALUE_VECS);
+        values_run(h, row, rows, first, begin, end, column, VALUE_VECS);
     for (; column < d; column += VEC_LANES)
-        values_run(h, row, rows, begin, end, column, 1);
+        values_run(h, row, rows, first, begin, end, column, 1);
 }
 
-static void values_of_one(const struct head *h, int64_t row, int64_t begin,
+static void values_of_one(const struct head *h, int64_t row, bool first,
+                          int64_t begin, int64_t end)
+{
+    values_add(h, row, 1, first, begin, end);
+}
+
+static void values_of_all(const struct head *h, bool first, int64_t begin,
                           int64_t end)
 {
-    values_add(h, row, 1, begin, end);
+    values_add(h, 0, ROWS, first, begin, end);
 }
 
-static void values_of_all(const struct head *h, int64_t end)
+/* The first position that row `i` sees. */
+static int64_t oldest(const struct head *h, int64_t i)
 {
-    values_add(h, 0, ROWS, 0, end);
+    int64_t at = h->position + i - h->window + 1;
+    return at > 0 ? at : 0;
+}
+
+/* All rows, each in the order of positions: what the first ones see alone, what
+ * all see, what the last ones see alone. */
+static void values_of_rows(const struct head *h)
+{
+    int64_t seen = h->position + 1, common = oldest(h, h->rows - 1);
+    bool together = h->rows == ROWS && common < seen;
+    for (int64_t i = 0; i < h->rows && !together; i++)
+        values_of_one(h, i, true, oldest(h, i), seen + i);
+    if (!together)
+        return;
+    for (int64_t i = 0; i < ROWS && common > 0; i++)
+        values_of_one(h, i, true, oldest(h, i), common);
+    values_of_all(h, common == 0, common, seen);
+    for (int64_t i = 0; i < ROWS; i++)
+        values_of_one(h, i, false, seen, seen + i);
 }
 
 /* --- rows of one head --- */
@@ -185,25 +214,23 @@ static void values_of_all(const struct head *h, int64_t end)
 static void head_run(const struct head *h)
 {
     int64_t d = h->shape->head_dim;
-    int64_t seen = h->position + 1; /* keys of the first row */
-    int64_t end = cpu_parts(seen + h->rows - 1, KEYS) * KEYS;
+    int64_t begin = oldest(h, 0) / KEYS * KEYS;
+    int64_t end = cpu_parts(h->position + h->rows, KEYS) * KEYS;
     float total[ROWS] = { 0 };
     if (h->rows == ROWS)
-        scores_of_all(h, end);
+        scores_of_all(h, begin, end);
     for (int64_t i = 0; i < h->rows && h->rows < ROWS; i++) {
         struct head one = *h;
         one.q += i * h->q_stride;
         one.scores += i * h->shape->capacity;
         one.position += i;
-        scores_of_one(&one, end);
+        scores_of_one(&one, begin, end);
     }
     for (int64_t i = 0; i < h->rows; i++)
-        total[i] = softmax(h->scores + i * h->shape->capacity, end);
-    if (h->rows == ROWS)
-        values_of_all(h, seen);
+        total[i] = softmax(h->scores + i * h->shape->capacity, begin, end);
+    values_of_rows(h);
     for (int64_t i = 0; i < h->rows; i++) {
         float *out = h->out + i * h->out_stride;
-        values_of_one(h, i, h->rows == ROWS ? seen : 0, seen + i);
         vec factor = vec_splat(1.0f / total[i]);
         for (int64_t j = 0; j < d; j += VEC_LANES)
             vec_store(out + j, d - j, vec_load(out + j, d - j) * factor);
@@ -237,6 +264,7 @@ static void rows_run(const struct kernel_ctx *ctx,
         .values = s->values + kv * s->capacity * s->head_dim,
         .position = s->positions[row],
         .rows = rows,
+        .window = s->window > 0 ? cpu_min(s->window, s->capacity) : s->capacity,
         .slope = s->alibi_slopes != NULL ? s->alibi_slopes[head] : 0,
         .scores =
             (float *)ctx->scratch + omp_get_thread_num() * ROWS * s->capacity,

@@ -222,7 +222,7 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
     struct cuda_view v = cuda_view_of(pair, head / s.heads, head % s.heads);
     const struct cuda_range range =
         cuda_range_of(pair, cuda_ids_of(pair, v, false), first, rows);
-    struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
+    struct cuda_walk walk = cuda_walk_keys(pair, first, rows, columns);
     struct cuda_part part[blocks];
     struct running all[blocks];
     float sum[blocks * D / 8][4];

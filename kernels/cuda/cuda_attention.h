@@ -46,6 +46,7 @@ struct cuda_pair {
     const int32_t *key_ids; /* NULL if sequence_ids are */
     int64_t key_stride;     /* from one token's keys to the next one's */
     int seq, distance;
+    int window; /* keys that a query sees, itself the last; INT_MAX: all */
     /* There are results already: forward merges its own with them, backward
      * adds to them. */
     bool more;
@@ -62,8 +63,12 @@ static inline struct cuda_pair cuda_pair_of(const struct attention_chunk *chunk,
     assert(chunk->distance >= 0 && chunk->distance <= INT32_MAX - s->seq);
     assert(chunk->distance % s->seq == 0);
     assert((chunk->key_ids == NULL) == (s->sequence_ids == NULL));
-    struct cuda_pair pair = { *s,          chunk->key_ids,       key_stride,
-                              (int)s->seq, (int)chunk->distance, more };
+    bool bound = s->window > 0 && s->window < INT_MAX;
+    struct cuda_pair pair = {
+        *s,          chunk->key_ids,       key_stride,
+        (int)s->seq, (int)chunk->distance, bound ? (int)s->window : INT_MAX,
+        more
+    };
     return pair;
 }
 
@@ -236,12 +241,15 @@ struct cuda_walk {
     bool mixed; /* rows and columns may be of different documents */
 };
 
-/* A walk over the keys that queries before `row` may see. */
+/* A walk over the keys that `rows` queries from the first on may see, by tiles
+ * of so many columns. */
 CUDA_DEVICE struct cuda_walk cuda_walk_keys(const struct cuda_pair &pair,
-                                            int row)
+                                            int first, int rows, int columns)
 {
+    int row = first + rows, oldest = first + pair.distance - pair.window + 1;
     int end = pair.distance == 0 && row < pair.seq ? row : pair.seq;
-    struct cuda_walk walk = { 0, end, false };
+    struct cuda_walk walk = { oldest > 0 ? oldest / columns * columns : 0, end,
+                              false };
     return walk;
 }
 
@@ -293,8 +301,11 @@ CUDA_DEVICE bool cuda_at_edge(const struct cuda_pair &pair,
 {
     bool diagonal = TURNED ? p.first_column < p.first_row + CUDA_MMA_ROWS - 1
                            : p.first_column + N - 1 > p.first_row;
+    int farthest = TURNED ? p.first_column + N - 1 - p.first_row
+                          : p.first_row + CUDA_MMA_ROWS - 1 - p.first_column;
     return mixed || p.first_column + N > pair.seq ||
-           (pair.distance == 0 && diagonal);
+           (pair.distance == 0 && diagonal) ||
+           farthest + pair.distance >= pair.window;
 }
 
 /* Whether none of `rows` rows sees one of the N columns, but for documents. */
@@ -302,9 +313,12 @@ template <bool TURNED, int N>
 CUDA_DEVICE bool cuda_apart(const struct cuda_pair &pair,
                             const struct cuda_part &p, int rows)
 {
-    return pair.distance == 0 &&
-           (TURNED ? p.first_column + N <= p.first_row
-                   : p.first_column >= p.first_row + rows);
+    int nearest = TURNED ? p.first_column - (p.first_row + rows - 1)
+                         : p.first_row - (p.first_column + N - 1);
+    return nearest + pair.distance >= pair.window ||
+           (pair.distance == 0 &&
+            (TURNED ? p.first_column + N <= p.first_row
+                    : p.first_column >= p.first_row + rows));
 }
 
 /* x = value where the query does not see the key. */
@@ -330,7 +344,8 @@ CUDA_DEVICE void cuda_mask(const struct cuda_pair &pair,
         CUDA_UNROLL
         for (int r = 0; r < 2; r++) {
             int rest = TURNED ? c - row - 8 * r : row + 8 * r - c;
-            if (c >= pair.seq || (causal && rest < 0) || id != own[r])
+            if (c >= pair.seq || (causal && rest < 0) || id != own[r] ||
+                rest + pair.distance >= pair.window)
                 x[j][2 * r + i] = value;
         }
     }

@@ -123,7 +123,7 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
     const struct cuda_range range =
         cuda_range_of(pair, cuda_ids_of(pair, v, false), first, rows);
     struct cuda_part part = { first + warp * CUDA_MMA_ROWS, 0 };
-    struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
+    struct cuda_walk walk = cuda_walk_keys(pair, first, rows, columns);
     float sum[D / 8][4], row_lse[2], row_delta[2];
     for (int r = 0; r < 2; r++) {
         int row = part.first_row + cuda_lane() / 4 + 8 * r;
@@ -273,9 +273,11 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
     struct cuda_part part = {
         first + (int)threadIdx.x / CUDA_WARP * CUDA_MMA_ROWS, 0
     };
+    /* the last key's last query, and one */
+    int64_t last = (int64_t)first + rows - 1 + pair.window - pair.distance;
     struct cuda_walk walk = { pair.distance == 0 ? first / columns * columns
                                                  : 0,
-                              pair.seq, false };
+                              (int)cuda_min(pair.seq, last), false };
     float dk[D / 8][4], dv[D / 8][4], held = 0;
     cuda_tile_zero<D>(dk);
     cuda_tile_zero<D>(dv);

@@ -34,7 +34,9 @@ static __global__ void cache_attend(struct attention_cached s, const float *qkv,
     const float *values = s.values + kv * s.capacity * d;
     float slope = s.alibi_slopes != NULL ? s.alibi_slopes[head] : 0.0f;
     float peak = -INFINITY, total = 0.0f, sum[COLUMNS] = { 0 };
-    for (int64_t first = 0; first <= position; first += THREADS) {
+    int64_t oldest = s.window > 0 ? position - s.window + 1 : 0;
+    for (int64_t first = oldest > 0 ? oldest : 0; first <= position;
+         first += THREADS) {
         int64_t key = first + threadIdx.x;
         float score = -INFINITY;
         if (key <= position) {

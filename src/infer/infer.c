@@ -90,12 +90,11 @@ static void layout_work(struct infer *infer, struct arena *arena)
     work->losses = take(arena, logits);
     work->labels = take_numbers(arena, logits);
     infer_experts_layout(infer, arena);
-    if (config->positions == POSITIONS_ROPE) {
+    if (config->positions == POSITIONS_ROPE)
         work->rotation = take(arena, n * infer->head_dim);
-        infer->rope = take(arena, infer->capacity * infer->head_dim);
-    }
-    if (config->positions == POSITIONS_ALIBI)
-        infer->slopes = take(arena, config->n_heads);
+    if (config->window_rope_theta > 0.0)
+        work->rotation_apart = take(arena, n * infer->head_dim);
+    block_tables_layout(&infer->tables, config, infer->capacity, arena);
 }
 
 /* Lay the tensors out; the arena may only count. Returns the bytes of the caches
@@ -144,7 +143,8 @@ const char infer_known[] =
     "expansion_ratio ffn_width positions rope_theta rope_scaling rope_factor "
     "rope_low_freq_factor rope_high_freq_factor rope_original_len "
     "rope_beta_fast rope_beta_slow rope_attention_factor "
-    "no_rope_interval alibi_bias_max norm norm_eps norm_place qk_norm clip_qkv "
+    "no_rope_interval window window_interval window_rope_theta alibi_bias_max "
+    "norm norm_eps norm_place qk_norm clip_qkv "
     "ffn activation bias "
     "qkv_bias out_bias mlp_bias tied logit_scale residual_scale experts "
     "experts_top_k router_normalize "
@@ -244,8 +244,8 @@ enum err infer_create(const struct model_config *config,
     struct infer *infer = NULL;
     TRY(open_infer(config, params, kernels, options, &infer));
     TRY_OUT(allocate(infer));
-    TRY_OUT(block_positions(config, kernels, infer->ctx.stream, infer->capacity,
-                            infer->rope, infer->slopes));
+    TRY_OUT(block_tables_fill(&infer->tables, config, kernels,
+                              infer->ctx.stream, infer->capacity));
 out:
     return new_or_none(rc, infer, out, infer_destroy);
 }

@@ -82,8 +82,9 @@ static enum err attend(struct infer *infer, int layer)
         .heads = config->n_heads,
         .kv_heads = config->n_kv_heads,
         .head_dim = infer->head_dim,
+        .window = model_config_window(config, layer),
         .scale = (float)(1.0 / sqrt((double)infer->head_dim)),
-        .alibi_slopes = infer->slopes,
+        .alibi_slopes = infer->tables.slopes,
         .slots = infer->work.slots,
         .positions = infer->work.positions,
         .capacity = infer->capacity,
@@ -101,9 +102,8 @@ static enum err blocks(struct infer *infer)
     for (int layer = 0; layer < infer->config.n_layers; layer++) {
         b->number = params_layer_block(params, layer);
         b->owes = layer > 0;
-        b->rope = model_config_turns(&infer->config, layer)
-                      ? infer->work.rotation
-                      : NULL;
+        b->rope = block_tables_rope(&infer->config, layer, infer->work.rotation,
+                                    infer->work.rotation_apart);
         TRY(infer_enter(infer, b->number, params->layer_blocks, 0));
         TRY(block_before(b));
         TRY(attend(infer, layer));
@@ -139,8 +139,12 @@ static enum err embed(struct infer *infer)
         TRY(infer->kernels->add(&ctx, DTYPE_F32, infer->b.n * d, b->x, 1.0f,
                                 b->norm, b->x));
     }
-    if (infer->rope != NULL)
-        TRY(by_position(infer, infer->head_dim, infer->rope, work->rotation));
+    if (infer->tables.rope != NULL)
+        TRY(by_position(infer, infer->head_dim, infer->tables.rope,
+                        work->rotation));
+    if (infer->tables.apart != NULL)
+        TRY(by_position(infer, infer->head_dim, infer->tables.apart,
+                        work->rotation_apart));
     return infer_leave(infer, 0, 1);
 }
 

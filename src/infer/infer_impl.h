@@ -5,6 +5,7 @@
 #include "src/base/arena.h"
 #include "src/infer/infer.h"
 #include "src/model/block.h"
+#include "src/model/block_tables.h"
 
 /* Rows that have their logits at a time. */
 #define INFER_LOGIT_ROWS 128
@@ -14,7 +15,7 @@
 struct infer_work {
     int32_t *tokens, *positions, *slots; /* [R] */
     int32_t *wanted;                     /* [R] rows whose logits are wanted */
-    float *rotation; /* [R, head_dim] of the rows' positions */
+    float *rotation, *rotation_apart; /* [R, head_dim] of the rows' positions */
     struct routing routing;
     /* the head's, of L = infer_logit_rows() rows */
     float *logits;   /* [L, V] */
@@ -61,14 +62,13 @@ struct infer {
     struct infer_work work;
     struct block b; /* what all rows of a pass go through, in fp32 */
     struct infer_host host;
-    float *rope;             /* [capacity, 2, head_dim / 2]; NULL: not rotary */
-    float *slopes;           /* [n_heads]; NULL: no ALiBi */
-    float *keys, *values;    /* [n_layers] caches of all slots */
-    int64_t *length;         /* [sequences] tokens that a slot holds */
-    bool *busy;              /* [sequences] has tokens in the call at hand */
-    struct infer_held *held; /* [block_count, PARAM_ROLES]; NULL: not held */
-    struct arena weights;    /* what is held */
-    struct arena widened;    /* blocks that were lent in bf16, as fp32 */
+    struct block_tables tables; /* of `capacity` positions */
+    float *keys, *values;       /* [n_layers] caches of all slots */
+    int64_t *length;            /* [sequences] tokens that a slot holds */
+    bool *busy;                 /* [sequences] has tokens in the call at hand */
+    struct infer_held *held;    /* [block_count, PARAM_ROLES]; NULL: not held */
+    struct arena weights;       /* what is held */
+    struct arena widened;       /* blocks that were lent in bf16, as fp32 */
     /* the call at hand */
     const struct param_access *access;
     struct infer_lent *lent; /* [block_count] */

@@ -17,9 +17,6 @@
 #include "src/model/block.h"
 
 #include <assert.h>
-#include <stdlib.h>
-
-#include "src/base/new.h"
 
 /* --- linear layers --- */
 
@@ -472,29 +469,4 @@ enum err block_ffn(const struct block *b)
 {
     TRY(b->config->experts > 0 ? experts(b) : mlp(b));
     return finish_branch(b, false);
-}
-
-/* --- positions --- */
-
-enum err block_positions(const struct model_config *config,
-                         const struct kernels *kernels, void *stream,
-                         int64_t count, float *rope, float *slopes)
-{
-    enum err rc = ERR_OK;
-    int64_t head_dim = model_config_head_dim(config);
-    size_t all = (size_t)(rope != NULL ? count * head_dim : config->n_heads);
-    float *numbers = NULL;
-    if (rope == NULL && slopes == NULL)
-        return ERR_OK;
-    TRY(new_room(&numbers, all));
-    if (rope != NULL)
-        model_config_rope_table(config, 0, count, numbers);
-    else
-        model_config_alibi_slopes(config, numbers);
-    TRY_OUT(kernels->memory->upload(stream, all * sizeof *numbers, numbers,
-                                    rope != NULL ? rope : slopes));
-    TRY_OUT(kernels->memory->wait(stream));
-out:
-    free(numbers);
-    return rc;
 }

@@ -193,9 +193,3 @@ enum err block_lora_scale(const struct block *b, void *x);
 /* slice = columns of rows that are shape->width wide. */
 enum err block_lora_slice(const struct block *b, const struct lora_shape *shape,
                           const void *rows);
-
-/* The table of rotary positions [0, count), or ALiBi's slopes, where it is not
- * NULL, to a device. Waits. */
-enum err block_positions(const struct model_config *config,
-                         const struct kernels *kernels, void *stream,
-                         int64_t count, float *rope, float *slopes);

@@ -135,8 +135,8 @@ static enum err model_constants(struct model *model)
         pass_streams(&model->passes[i]);
     if (model->ws.dispatch.rows > 0)
         TRY(upload_identity(model));
-    TRY(block_positions(&model->config, model->kernels, model->ctx.stream,
-                        model->options.seq_len, model->rope, model->slopes));
+    TRY(block_tables_fill(&model->tables, &model->config, model->kernels,
+                          model->ctx.stream, model->options.seq_len));
     if (model->ws.unused != NULL)
         TRY(model->kernels->zero(&model->ctx, DTYPE_F32, model->config.d_model,
                                  model->ws.unused));

@@ -251,8 +251,8 @@ struct block model_block(struct pass *pass)
     struct model *model = pass->model;
     const struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer != NULL ? pass->layer : &none;
-    const float *rope =
-        model_config_turns(&model->config, pass->number) ? model->rope : NULL;
+    const float *rope = block_tables_rope(
+        &model->config, pass->number, model->tables.rope, model->tables.apart);
     assert(pass->n > 0 && pass->block < model->params->block_count);
     return (struct block){
         .config = &model->config,

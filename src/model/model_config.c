@@ -205,13 +205,27 @@ static double multiplied(const struct model_config *config)
     return (double)count;
 }
 
+double model_config_pairs(const struct model_config *config, int64_t layers,
+                          int64_t seq_len, bool causal)
+{
+    double s = (double)seq_len, sum = 0.0;
+    for (int64_t i = 0; i < layers; i++) {
+        double w = (double)model_config_window(config, i);
+        if (w == 0.0 || w > s)
+            w = s;
+        sum += causal ? s * w - w * w / 2.0 : s * w;
+    }
+    return sum;
+}
+
 double model_config_flops_per_sequence(const struct model_config *config,
                                        int64_t seq_len)
 {
     double s = (double)seq_len;
-    return 3.0 * (2.0 * multiplied(config) * s +
-                  4.0 * (double)config->n_layers *
-                      (double)model_config_queries(config) * s * s);
+    return 3.0 *
+           (2.0 * multiplied(config) * s +
+            4.0 * (double)model_config_queries(config) *
+                model_config_pairs(config, config->n_layers, seq_len, false));
 }
 
 double model_config_flops_per_sequence_causal(const struct model_config *config,
@@ -221,9 +235,9 @@ double model_config_flops_per_sequence_causal(const struct model_config *config,
     double p = multiplied(config);
     if (config->positions == POSITIONS_LEARNED)
         p -= (double)(config->max_seq_len * config->d_model);
-    return 3.0 *
-           (2.0 * p * s + 2.0 * (double)config->n_layers *
-                              (double)model_config_queries(config) * s * s);
+    return 3.0 * (2.0 * p * s + 4.0 * (double)model_config_queries(config) *
+                                    model_config_pairs(config, config->n_layers,
+                                                       seq_len, true));
 }
 
 /* ALiBi adds slope * (key - query) to a score, which is a penalty that grows

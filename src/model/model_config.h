@@ -195,6 +195,18 @@ extern const int model_preset_weights;
       "every layer of this number has no rotary positions, 4: the 4th, the "   \
       "8th; 0: all have",                                                      \
       .theirs = { ALSO("no_rope_layer_interval") })                            \
+    S(model, INT(0, 1048576), window, "0", SETTING_STAYS_ADDED,                \
+      "tokens that a token attends to, itself the last; 0: all before it",     \
+      .theirs = { ALSO("sliding_window sliding_window_size") })                \
+    S(model, INT(0, MODEL_LAYERS_MAX), window_interval, "0",                   \
+      SETTING_STAYS_ADDED,                                                     \
+      "every layer of this number has no window, 4: the 4th, the 8th; 0: all " \
+      "have",                                                                  \
+      .theirs = { ALSO("sliding_window_pattern") })                            \
+    S(model, FLOAT(0, 1e12), window_rope_theta, "0", SETTING_STAYS_ADDED,      \
+      "base of the rotary angles in layers with a window, where "              \
+      "model.rope_scaling changes nothing; 0: they are as in the others",      \
+      .theirs = { ALSO("rope_local_base_freq") })                              \
     S(model, FLOAT(0, 64), alibi_bias_max, "8", SETTING_STAYS,                 \
       "exponent of ALiBi's smallest slope, 2^-this")                           \
     S(model, CHOICE(model_norm_kind), norm, "layernorm", SETTING_STAYS,        \
@@ -309,6 +321,23 @@ static inline bool model_config_turns(const struct model_config *config,
             (layer + 1) % config->no_rope_interval != 0);
 }
 
+/* The window of a layer; 0: none. */
+static inline int64_t model_config_window(const struct model_config *config,
+                                          int64_t layer)
+{
+    bool whole = config->window_interval > 0 &&
+                 (layer + 1) % config->window_interval == 0;
+    return whole ? 0 : config->window;
+}
+
+/* Whether the layer's rotary angles are those of model.window_rope_theta. */
+static inline bool model_config_turns_apart(const struct model_config *config,
+                                            int64_t layer)
+{
+    return config->window_rope_theta > 0.0 &&
+           model_config_window(config, layer) > 0;
+}
+
 /* Which linear layers have biases; experts and routers have none. Norms have
  * them as model.bias says. */
 static inline bool model_config_qkv_bias(const struct model_config *config)
@@ -345,14 +374,20 @@ int64_t model_config_active_count(const struct model_config *config);
 /* Model FLOPs of one sequence of `seq_len` tokens, forward and backward, by the
  * convention of LLM Foundry: 3 * (2 P S + 4 L d S^2), P the active parameters,
  * without the embedding when it is not tied; attention is not halved for the
- * causal mask. The basis of `mfu`. */
+ * causal mask, but a layer with a window W has S W instead of S^2. The basis of `mfu`. */
 double model_config_flops_per_sequence(const struct model_config *config,
                                        int64_t seq_len);
 /* The same, causal: 3 * (2 P S + 2 L d S^2), P without the embeddings that no
- * matrix product reads (6 N + 6 L d S per token, llm.c and torchtitan). The
+ * matrix product reads (6 N + 6 L d S per token, llm.c and torchtitan), and the
+ * pairs that are seen of a layer with a window. The
  * basis of `mfu_causal`. */
 double model_config_flops_per_sequence_causal(const struct model_config *config,
                                               int64_t seq_len);
+
+/* Pairs of a query and a key in the first layers, whole or those that are seen:
+ * S^2 of a layer or S^2 / 2, with a window W S W or S W - W^2 / 2. */
+double model_config_pairs(const struct model_config *config, int64_t layers,
+                          int64_t seq_len, bool causal);
 
 /* Slopes of ALiBi for any number of heads: with h' the next power of two,
  * 2^(-bias_max i / h') for i = 1..h'; when h' is not heads, those at odd places
@@ -364,13 +399,14 @@ void model_config_alibi_slopes(const struct model_config *config,
 /* Rotary angles of positions [first, first + count), as the op `rope` reads
  * them: cosines and sines, [count, 2, head_dim / 2]. The angle of pair j at
  * position t is t theta^(-2 j / head_dim), by model.rope_scaling less, in
- * fp64; with yarn both are multiplied by the attention factor. */
+ * fp64; with yarn both are multiplied by the attention factor. `apart`: those of
+ * model.window_rope_theta, without scaling. */
 #define MODEL_ROPE_PAIRS_MAX 128 /* of a head; model_config_check() */
 /* What the angle of each pair is divided by: 1 without scaling. */
 void model_config_rope_divisors(const struct model_config *config,
                                 double divisors[MODEL_ROPE_PAIRS_MAX]);
-void model_config_rope_table(const struct model_config *config, int64_t first,
-                             int64_t count, float *table);
+void model_config_rope_table(const struct model_config *config, bool apart,
+                             int64_t first, int64_t count, float *table);
 /* What model_config_check() says of rotary positions; for it alone. */
 enum err model_config_rope_check(const struct model_config *config);
 

@@ -59,6 +59,19 @@ static enum err check_unused(const struct model_config *c)
     return ERR_OK;
 }
 
+static enum err check_window(const struct model_config *c)
+{
+    if (c->window_interval > 0 && c->window == 0)
+        return err_set(ERR_USAGE, "model.window_interval has no effect without "
+                                  "model.window");
+    if (c->window_rope_theta > 0.0 &&
+        (c->window == 0 || c->positions != POSITIONS_ROPE))
+        return err_set(ERR_USAGE,
+                       "model.window_rope_theta has no effect without "
+                       "model.window and model.positions = \"rope\"");
+    return ERR_OK;
+}
+
 static double given_or(double given, double otherwise)
 {
     return given > 0.0 ? given : otherwise;
@@ -77,6 +90,7 @@ enum err model_config_rope_check(const struct model_config *config)
     if (c->no_rope_interval > 0 && c->positions != POSITIONS_ROPE)
         return err_set(ERR_USAGE, "model.no_rope_interval has no effect "
                                   "without model.positions = \"rope\"");
+    TRY(check_window(c));
     TRY(check_unused(c));
     if (c->rope_scaling != ROPE_SCALING_NONE && !(c->rope_factor >= 1.0))
         return err_set(ERR_USAGE,
@@ -169,9 +183,13 @@ void model_config_rope_divisors(const struct model_config *config,
         divisors[j] = plain(config, j) / scaled(config, j, plain(config, j));
 }
 
-void model_config_rope_table(const struct model_config *config, int64_t first,
-                             int64_t count, float *table)
+void model_config_rope_table(const struct model_config *config, bool apart,
+                             int64_t first, int64_t count, float *table)
 {
+    struct model_config plain_config = *config;
+    plain_config.rope_theta = config->window_rope_theta;
+    plain_config.rope_scaling = ROPE_SCALING_NONE;
+    config = apart ? &plain_config : config;
     double angles[MODEL_ROPE_PAIRS_MAX], longer = 1.0;
     int64_t pairs = model_config_head_dim(config) / 2;
     assert(pairs >= 1 && pairs <= MODEL_ROPE_PAIRS_MAX);

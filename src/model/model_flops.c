@@ -34,14 +34,14 @@ static double left_out(const struct model_config *config,
 }
 
 /* What attention of the layers below does not do: two of three parts, of which
- * each is 4 d S^2, or half of that. */
+ * each has 4 d operations for each pair. */
 static double attention_left_out(const struct model_config *config,
-                                 const struct params *params, double seq_len,
+                                 const struct params *params, int64_t seq_len,
                                  bool causal)
 {
-    double layers = (double)params_lowest_layer(params);
-    return layers * 2.0 * (causal ? 2.0 : 4.0) *
-           (double)model_config_queries(config) * seq_len * seq_len;
+    return 2.0 * 4.0 * (double)model_config_queries(config) *
+           model_config_pairs(config, params_lowest_layer(params), seq_len,
+                              causal);
 }
 
 double model_flops_per_sequence(const struct model_config *config,
@@ -50,7 +50,7 @@ double model_flops_per_sequence(const struct model_config *config,
     double s = (double)seq_len;
     return model_config_flops_per_sequence(config, seq_len) -
            2.0 * s * left_out(config, params, false) -
-           attention_left_out(config, params, s, false);
+           attention_left_out(config, params, seq_len, false);
 }
 
 double model_flops_per_sequence_causal(const struct model_config *config,
@@ -60,5 +60,5 @@ double model_flops_per_sequence_causal(const struct model_config *config,
     double s = (double)seq_len;
     return model_config_flops_per_sequence_causal(config, seq_len) -
            2.0 * s * left_out(config, params, true) -
-           attention_left_out(config, params, s, true);
+           attention_left_out(config, params, seq_len, true);
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/arena.h"
 #include "src/model/block.h"
+#include "src/model/block_tables.h"
 #include "src/model/model.h"
 
 /* What backward needs from forward, per transformer block and chunk; n rows of
@@ -159,8 +160,7 @@ struct model {
     bool draws; /* random numbers: model_random() was asked for some */
     struct leaf_loss *graph_loss; /* a tensor, of the leaf at work as a graph */
     int64_t loss_tokens;          /* of the whole leaf: labels >= 0 */
-    float *rope;                  /* [seq_len, 2, head_dim / 2] */
-    float *slopes;                /* [n_heads] of ALiBi */
+    struct block_tables tables;   /* of seq_len positions */
     int64_t head_dim;
     int64_t qkv_width;    /* (n_heads + 2 n_kv_heads) head_dim */
     int64_t hidden_width; /* ffn_width, twice that with gates */

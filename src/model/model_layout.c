@@ -311,10 +311,7 @@ static void layout_workspace(struct model *model, struct arena *arena)
     model_lora_layout(model, n, arena);
     model_fp8_layout(model, n, arena);
     model_staged_rows_layout(model, arena);
-    if (config->positions == POSITIONS_ROPE)
-        model->rope = take(arena, model->options.seq_len * model->head_dim);
-    if (config->positions == POSITIONS_ALIBI)
-        model->slopes = take(arena, config->n_heads);
+    block_tables_layout(&model->tables, config, model->options.seq_len, arena);
 }
 
 /* First, because of its alignment. */

@@ -104,6 +104,8 @@ SHAPES = {
         rope_type="llama3", factor=8.0, low_freq_factor=1.0,
         high_freq_factor=4.0, original_max_position_embeddings=1024)),
     "MistralConfig": dict(LLAMA, sliding_window=None),
+    "MistralConfig-window": dict(LLAMA, sliding_window=64),
+    "Olmo3Config": dict(LLAMA, sliding_window=64, num_hidden_layers=4),
     "Qwen2Config": dict(LLAMA, tie_word_embeddings=True),
     "Qwen3Config": dict(LLAMA, head_dim=32),
     "Qwen3MoeConfig": dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,

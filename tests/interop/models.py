@@ -42,6 +42,8 @@ MODELS = {
         ),
     ),
     "mistral": ("Mistral", dict(LLAMA, sliding_window=None)),
+    "mistral-window": ("Mistral", dict(LLAMA, sliding_window=8)),
+    "olmo3": ("Olmo3", dict(LLAMA, sliding_window=8, num_hidden_layers=4)),
     "qwen2": ("Qwen2", dict(LLAMA, use_sliding_window=False)),
     "olmo2": ("Olmo2", dict(LLAMA)),
     "smollm3": ("SmolLM3", dict(LLAMA, pad_token_id=0, no_rope_layer_interval=2)),

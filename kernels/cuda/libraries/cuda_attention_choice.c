@@ -155,6 +155,7 @@ static void note_unfit(struct cuda_attention_choice *choice, enum dtype dtype,
                       : shape->sequence_ids != NULL ? "samples of several "
                                                       "documents"
                       : shape->dropout > 0          ? "dropout"
+                      : shape->window > 0           ? "a sliding window"
                       : shape->head_dim % 8 != 0 || shape->head_dim > 128
                           ? "heads of this width"
                           : "an option of the model that cuDNN is not told";

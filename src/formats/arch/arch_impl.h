@@ -25,8 +25,7 @@
     NUMBER(key, ARCH_REAL, offsetof(struct arch_values, balance), 0, 1e3,      \
            otherwise)
 #define WINDOW(key, otherwise)                                                 \
-    NUMBER(key, ARCH_LENGTH, offsetof(struct arch_values, window), 0, 1e12,    \
-           otherwise)
+    NUMBER(key, ARCH_LENGTH, AT(window), 0, 1e12, otherwise)
 #define BOOL(key, field, otherwise)                                            \
     NUMBER(key, ARCH_BOOL, AT(field), 0, 0, otherwise)
 #define ONE(key, field, otherwise)                                             \
@@ -45,6 +44,7 @@
         .allowed = (values)                                                    \
     }
 #define FULL(key) NUMBER(key, ARCH_FULL, 0, 0, 0, "")
+#define LAYERS(key) NUMBER(key, ARCH_LAYERS, AT(window_interval), 0, 0, "null")
 #define TURNS(key, field) NUMBER(key, ARCH_TURNS, AT(field), 0, 0, "")
 #define NOTHING(key) NUMBER(key, ARCH_NOTHING, 0, 0, 0, "")
 

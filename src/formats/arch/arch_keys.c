@@ -29,13 +29,15 @@
 /* A member of the file, or of an object in it: NULL where there is none. */
 static const json_t *find(const json_t *root, const char *name)
 {
-    char outer[64];
     const char *dot = strchr(name, '.');
     const json_t *value = json_object_get(root, name);
-    if (value != NULL || dot == NULL)
-        return value;
-    snprintf(outer, sizeof outer, "%.*s", (int)(dot - name), name);
-    return json_object_get(json_object_get(root, outer), dot + 1);
+    while (value == NULL && dot != NULL) {
+        root = json_object_getn(root, name, (size_t)(dot - name));
+        name = dot + 1;
+        dot = strchr(name, '.');
+        value = json_object_get(root, name);
+    }
+    return value;
 }
 
 /* The value as text, cut, for messages. */
@@ -83,6 +85,34 @@ static enum err check_full(const struct arch_key *key, const json_t *value)
     }
     if (!json_is_array(value) && !json_is_null(value))
         return err_set(ERR_DATA, "%s is no array", key->name);
+    return ERR_OK;
+}
+
+static enum err read_layers(const struct arch_key *key, const json_t *value,
+                            const struct arch_values *values, int64_t *interval)
+{
+    if (json_is_null(value))
+        return ERR_OK;
+    if (json_array_size(value) != (size_t)values->model.n_layers)
+        return err_set(ERR_DATA, "%s is no array with a name for each layer",
+                       key->name);
+    *interval = 0;
+    for (int64_t i = 0; i < values->model.n_layers; i++) {
+        const char *name = json_string_value(json_array_get(value, (size_t)i));
+        bool full = name != NULL && strcmp(name, "full_attention") == 0;
+        if (!full && (name == NULL || strcmp(name, "sliding_attention") != 0))
+            return err_set(ERR_UNSUPPORTED,
+                           "%s[%lld] is '%.60s'; Tessera has full_attention "
+                           "and sliding_attention",
+                           key->name, (long long)i, name == NULL ? "?" : name);
+        if (full && *interval == 0)
+            *interval = i + 1;
+        if (full != (*interval > 0 && (i + 1) % *interval == 0))
+            return err_set(ERR_UNSUPPORTED,
+                           "%s[%lld]: layers without a window are no multiples "
+                           "of the first one, as Tessera has them",
+                           key->name, (long long)i);
+    }
     return ERR_OK;
 }
 
@@ -179,6 +209,8 @@ static enum err read_value(const struct arch_key *key, const json_t *value,
         return check_allowed(key, value);
     case ARCH_FULL:
         return check_full(key, value);
+    case ARCH_LAYERS:
+        return read_layers(key, value, values, field);
     case ARCH_TURNS:
         return read_turns(key, value, values, field);
     case ARCH_NOTHING:
@@ -262,7 +294,7 @@ static enum err check_known(const struct arch_key *keys, const char *common,
     {
         char name[128];
         bool outer = false;
-        snprintf(name, sizeof name, "%s%.100s", prefix, key);
+        snprintf(name, sizeof name - 1, "%s%.100s", prefix, key);
         /* inner objects are written as configurations of their own */
         if (is_known(keys, name, &outer) || globs_match(common, key))
             continue;
@@ -277,7 +309,7 @@ static enum err check_known(const struct arch_key *keys, const char *common,
                            name);
         if (!json_is_object(value) && !json_is_null(value))
             return err_set(ERR_DATA, "%s is no object", name);
-        snprintf(name, sizeof name, "%.100s.", key);
+        strcat(name, ".");
         TRY(check_known(keys, common, value, name));
     }
     return ERR_OK;
@@ -287,7 +319,7 @@ static enum err check_known(const struct arch_key *keys, const char *common,
 static enum err begin(const struct arch_row *row, struct arch_values *values)
 {
     struct model_config *model = &values->model;
-    *values = (struct arch_values){ .head_dim = 0 };
+    *values = (struct arch_values){ .plain_windows = row->plain_windows };
     /* any preset: it fills what no file has, and the rest is overwritten */
     TRY(model_config_preset("mpt-tiny", model));
     model->vocab_size = 0;
@@ -303,6 +335,7 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
     model->router_normalize = row->router_normalize;
     model->qk_norm = (int)row->qk_norm;
     model->norm_place = (int)row->norm_place;
+    model->window_interval = row->window_interval;
     return ERR_OK;
 }
 
@@ -316,6 +349,25 @@ enum err arch_keys_read(const struct arch_row *row, const struct arch_key *keys,
         TRY(read_key(key, root, values));
     TRY(check_twice(keys, root));
     return check_known(keys, common, root, "");
+}
+
+/* A window of no layer is none, nor is one as long as the context, unless
+ * positions turn in another way where it is. */
+static void end_window(struct arch_values *values)
+{
+    struct model_config *model = &values->model;
+    bool scaled = model->rope_scaling != ROPE_SCALING_NONE;
+    if (values->plain_windows && scaled && model->window_rope_theta == 0.0)
+        model->window_rope_theta = model->rope_theta;
+    if (!scaled && model->window_rope_theta == model->rope_theta)
+        model->window_rope_theta = 0.0;
+    if (model->window == 0 || model->window > model->max_seq_len)
+        model->window = model->max_seq_len;
+    if (model->window_interval == 1 || (model->window == model->max_seq_len &&
+                                        model->window_rope_theta == 0.0)) {
+        model->window = model->window_interval = 0;
+        model->window_rope_theta = 0.0;
+    }
 }
 
 enum err arch_keys_end(struct arch_values *values)
@@ -341,14 +393,7 @@ enum err arch_keys_end(struct arch_values *values)
     model->expansion_ratio = (double)model->ffn_width / (double)model->d_model;
     if (values->head_dim * model->n_heads != model->d_model)
         model->head_dim = values->head_dim;
-    if (values->window != 0 && values->window < model->max_seq_len)
-        return err_set(ERR_UNSUPPORTED,
-                       "sliding_window is %lld, less than "
-                       "max_position_embeddings (%lld): Tessera's attention "
-                       "has no window; where the latter is made %lld, too, it "
-                       "has no effect",
-                       (long long)values->window, (long long)model->max_seq_len,
-                       (long long)values->window);
+    end_window(values);
     enum err rc = model_config_check(model);
     return rc == ERR_OK ? ERR_OK : err_set(ERR_UNSUPPORTED, "%s", err_text());
 }
@@ -365,6 +410,9 @@ void arch_keys_begin(const struct model_config *model,
         .attention_bias =
             model_config_qkv_bias(model) && model_config_out_bias(model),
     };
+    if (model->window > 0 && model->window_rope_theta == 0.0 &&
+        model->rope_scaling == ROPE_SCALING_NONE)
+        values->model.window_rope_theta = model->rope_theta;
     if (model->experts_top_k > 0)
         values->balance = model->balance_weight / (double)model->experts_top_k;
 }
@@ -379,6 +427,21 @@ bool arch_keys_given(const struct arch_key *key,
     if (key->kind == ARCH_NAME && key->absent != NULL && key->absent[0] != '\0')
         return *(const int *)field != 0;
     return key->kind != ARCH_REAL || *(const double *)field != 0.0;
+}
+
+static json_t *layers_value(const struct model_config *model)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < model->n_layers; i++) {
+        bool full = model_config_window(model, i) == 0;
+        if (json_array_append_new(
+                list, json_string(full ? "full_attention"
+                                       : "sliding_attention")) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
 }
 
 json_t *arch_keys_value(const struct arch_key *key,
@@ -410,6 +473,8 @@ json_t *arch_keys_value(const struct arch_key *key,
             if (n->value == *(const int *)field)
                 return json_string(n->name);
         return NULL;
+    case ARCH_LAYERS:
+        return layers_value(&values->model);
     case ARCH_MUST:
     case ARCH_FULL:
     case ARCH_TURNS:

@@ -104,9 +104,9 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
 static int set_key(json_t *root, const struct arch_key *key,
                    const struct arch_values *values)
 {
-    const char *dot = strchr(key->name, '.');
     const char *name = key->name;
-    if (dot != NULL) {
+    for (const char *dot = strchr(name, '.'); dot != NULL;
+         dot = strchr(name, '.')) {
         char outer[64];
         size_t bytes = (size_t)(dot - name);
         memcpy(outer, name, bytes);
@@ -173,6 +173,15 @@ static bool has_norm_bias(const struct model_config *config)
            !model_norm_is_rms((enum model_norm_kind)config->norm);
 }
 
+/* The base of rotary angles in layers with a window; 0: scaled as the others'. */
+static float own_theta(const struct model_config *config)
+{
+    if (config->window_rope_theta > 0.0)
+        return (float)config->window_rope_theta;
+    return config->rope_scaling == ROPE_SCALING_NONE ? (float)config->rope_theta
+                                                     : 0.0f;
+}
+
 #define DIFFERS(field)                                                         \
     if (a->field != b->field)                                                  \
     return "model." #field
@@ -205,7 +214,12 @@ const char *hf_config_difference(const struct model_config *a,
         DIFFERS_REAL(rope_beta_slow);
         DIFFERS_REAL(rope_attention_factor);
         DIFFERS(no_rope_interval);
+        if (a->window > 0 && own_theta(a) != own_theta(b))
+            return "model.window_rope_theta";
     }
+    for (int64_t i = 0; i < a->n_layers; i++)
+        if (model_config_window(a, i) != model_config_window(b, i))
+            return "model.window";
     if (a->positions == POSITIONS_ALIBI)
         DIFFERS_REAL(alibi_bias_max);
     if (plain_norm(a->norm) != plain_norm(b->norm))
