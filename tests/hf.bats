@@ -119,6 +119,22 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR"/wide*
 }
 
+@test "windows: the same bits on 2 ranks, out and in, but not as GGUF" {
+    local shape=(train.max_duration=2ba "${LLAMA[@]}" model.window=12
+        model.window_interval=3 model.norm_place=after model.qk_norm=full)
+    train 1 "$DIR/win" "${shape[@]}"
+    train 2 "$DIR/win2" "${shape[@]}" parallel.strategy=zero3
+    "$HF" verify "$DIR/win" "$DIR/win2" | grep -q "equal, bit for bit"
+    "$HF" export "$DIR/win" --out "$DIR/win.hf" --verify
+    grep -q '"sliding_window": 12' "$DIR/win.hf/config.json"
+    grep -q Olmo3ForCausalLM "$DIR/win.hf/config.json"
+    "$HF" import "$DIR/win.hf" --out "$DIR/win.back" --verify
+    "$BIN/tessera-generate" "$DIR/win.back" --prompt 'the king and the queen' --greedy --max-tokens 40 >"$DIR/win.text"
+    "$BIN/tessera-generate" "$DIR/win" --prompt 'the king and the queen' --greedy --max-tokens 40 | cmp - "$DIR/win.text"
+    refused 93 "model.window is not written as GGUF" "$HF" export "$DIR/win" --format gguf --out "$DIR/no.gguf"
+    rm -rf "$DIR"/win*
+}
+
 @test "a run starts from what was imported, with its tokenizer" {
     rm -rf "$DIR/back" "$DIR/start"
     "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"

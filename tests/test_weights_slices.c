@@ -595,6 +595,10 @@ static void test_not_in_gguf(void)
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
                strstr(err_text(), "rope_attention_factor 0") != NULL,
            "so is a number of yarn that files have not");
+    config = shape(ARCH_MISTRAL);
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "model.window is not written") != NULL,
+           "so is a window");
     config = shape(ARCH_DBRX);
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
                strstr(err_text(), "Dbrx") != NULL,

@@ -33,6 +33,7 @@
 /* The first whose signs are there is it. */
 static const struct weights_ops *const table[] = {
     &weights_ckpt,
+    &weights_peft,
     &weights_hf,
     &weights_gguf,
 };

@@ -4,7 +4,7 @@
  * A MODEL is a checkpoint of ours, of any strategy and number of ranks; a run
  * directory, which means its newest good checkpoint, or with #best or #STEP behind it
  * the best one or that of a step; either with #NAME behind it, which means the weights that an algorithm of the run keeps (RUN#ema); a
- * Hugging Face folder; or a GGUF file. Whatever it is, its tensors have the
+ * Hugging Face folder; an adapter of peft with its base; or a GGUF file. Whatever it is, its tensors have the
  * names, shapes and row order of params.h, and their elements are read as
  * floats. Where a checkpoint has adapters (LoRA), what is read is the base with
  * the adapters merged. Any of them may lie at an address, s3://BUCKET/PREFIX: then a
@@ -33,9 +33,15 @@ struct weights;
  * adapters is two that are open. */
 #define WEIGHTS_READING_BYTES ((size_t)44 << 20)
 
-enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
+enum weights_kind {
+    WEIGHTS_CHECKPOINT,
+    WEIGHTS_HF,
+    WEIGHTS_GGUF,
+    WEIGHTS_PEFT
+};
 /* For ledgers. */
-static const char *const weights_kind_names[] = { "checkpoint", "hf", "gguf" };
+static const char *const weights_kind_names[] = { "checkpoint", "hf", "gguf",
+                                                  "peft" };
 
 /* The adapters of a checkpoint that has some. */
 struct weights_lora {

@@ -219,6 +219,10 @@ static enum err open_hf(const char *path, struct weights_source *source)
     TRY(safetensors_open(path, &state->set));
     TRY(open_files(path, state, about));
     state->bare = is_bare(state);
+    if (has(path, "adapter_config.json"))
+        log_warn("%s has an adapter beside its weights, which is not read: for "
+                 "a model with it give a folder without config.json",
+                 path);
     if (about->config.tied)
         TRY(check_head(state, path));
     const struct weights_slices_file file = {

@@ -48,5 +48,6 @@ struct weights_ops {
 };
 
 extern const struct weights_ops weights_ckpt;
+extern const struct weights_ops weights_peft;
 extern const struct weights_ops weights_hf;
 extern const struct weights_ops weights_gguf;

@@ -21,18 +21,12 @@
 #include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/formats/weights_pairs.h"
 #include "src/formats/weights_sums.h"
 
 /* A base may be such a checkpoint itself; one that is its own base has no end.
  */
 #define DEPTH_MAX 16
-
-/* A pair of matrices. */
-struct pair {
-    float *a, *b;
-    int64_t in, out;
-    int64_t row; /* of the tensor that its first row belongs to */
-};
 
 #define PAIRS 3 /* of a tensor at most: queries, keys and values */
 
@@ -49,7 +43,7 @@ struct weights_tuned {
     int64_t block_at;
     struct weights_lora lora; /* rank 0: there are no adapters */
     int merged;               /* the tensor whose pairs are here; -1: none */
-    struct pair pairs[PAIRS];
+    struct weights_pair pairs[PAIRS];
     int pair_count;
 };
 
@@ -255,10 +249,8 @@ out:
 
 static void drop_pairs(struct weights_tuned *tuned)
 {
-    for (int i = 0; i < tuned->pair_count; i++) {
-        free(tuned->pairs[i].a);
-        free(tuned->pairs[i].b);
-    }
+    for (int i = 0; i < tuned->pair_count; i++)
+        weights_pairs_free(&tuned->pairs[i]);
     tuned->pair_count = 0;
     tuned->merged = -1;
 }
@@ -324,10 +316,13 @@ static enum err read_pair(struct weights_tuned *tuned, const char *prefix,
 {
     assert(tuned->pair_count < PAIRS);
     char name[WEIGHTS_NAME_BYTES];
-    struct pair *pair = &tuned->pairs[tuned->pair_count++];
-    *pair = (struct pair){ .in = shape->in,
-                           .out = shape->out,
-                           .row = part ? shape->at : 0 };
+    struct weights_pair *pair = &tuned->pairs[tuned->pair_count++];
+    *pair = (struct weights_pair){ .rank = tuned->lora.rank,
+                                   .scale = tuned->lora.alpha /
+                                            (double)tuned->lora.rank,
+                                   .in = shape->in,
+                                   .out = shape->out,
+                                   .row = part ? shape->at : 0 };
     snprintf(name, sizeof name, "%s%s.lora_A.weight", prefix, shape->name);
     TRY(weights_tuned_matrix(tuned, name, tuned->lora.rank, shape->in,
                              &pair->a));
@@ -362,37 +357,6 @@ static enum err find_pairs(struct weights_tuned *tuned, int index)
     }
     tuned->merged = index;
     return ERR_OK;
-}
-
-/* w[in] += scale b A, of columns [first, last). */
-static void add_row(const struct weights_tuned *tuned, const struct pair *pair,
-                    const float *b, int64_t first, int64_t last, float *w)
-{
-    for (int64_t i = first; i < last; i++) {
-        double sum = 0.0;
-        for (int64_t r = 0; r < tuned->lora.rank; r++)
-            sum += (double)b[r] * (double)pair->a[r * pair->in + i];
-        w[i - first] =
-            (float)((double)w[i - first] +
-                    tuned->lora.alpha / (double)tuned->lora.rank * sum);
-    }
-}
-
-static void add_pair(const struct weights_tuned *tuned, const struct pair *pair,
-                     int64_t begin, int64_t end, float *out)
-{
-    int64_t in = pair->in;
-    int64_t from = pair->row * in;
-    int64_t to = (pair->row + pair->out) * in;
-    int64_t at = begin > from ? begin : from;
-    int64_t last = end < to ? end : to;
-    while (at < last) {
-        int64_t row = at / in;
-        int64_t next = (row + 1) * in < last ? (row + 1) * in : last;
-        add_row(tuned, pair, pair->b + (row - pair->row) * tuned->lora.rank,
-                at - row * in, next - row * in, out + (at - begin));
-        at = next;
-    }
 }
 
 /* --- reading --- */
@@ -467,6 +431,6 @@ enum err weights_tuned_read(struct weights_tuned *tuned, int index,
         TRY(read_checked(tuned, index, begin, end, out));
     TRY(find_pairs(tuned, index));
     for (int i = 0; i < tuned->pair_count; i++)
-        add_pair(tuned, &tuned->pairs[i], begin, end, out);
+        weights_pairs_add(&tuned->pairs[i], begin, end, out);
     return ERR_OK;
 }

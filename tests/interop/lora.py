@@ -126,10 +126,31 @@ def loads(program, folder, adapter, checkpoint):
     print(f"{before:.4f} becomes {after:.4f}, off by {error:.1e}")
 
 
+def saves(program, name, folder, adapter):
+    """Our merged model of an adapter that peft saves has its loss."""
+    torch.manual_seed(5)
+    model = peft.get_peft_model(load(folder), peft.LoraConfig(
+        r=RANK, lora_alpha=ALPHA, use_rslora=True, task_type="CAUSAL_LM",
+        rank_pattern={"down_proj": 2}, alpha_pattern={"out_proj": 5, "v_proj": 7},
+        target_modules=MODELS[name][2].split()))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 0.1)
+    model.save_pretrained(adapter)
+    run = subprocess.run([program, "loss", adapter, str(LENGTH)],
+                         input=tokens().tobytes(), check=True,
+                         stdout=subprocess.PIPE)
+    before, after = mean_loss(load(folder)).item(), mean_loss(model.eval()).item()
+    error = same("loss", numpy.array([float(run.stdout)]), numpy.array([after]), 1e-5)
+    assert abs(after - before) > 1e-3, "the adapters do nothing"
+    print(f"{before:.4f} becomes {after:.4f}, off by {error:.1e}")
+
+
 def main():
     torch.set_num_threads(1)
     command, *rest = sys.argv[1:]
-    {"make": make, "compare": compare, "loads": loads,
+    {"make": make, "compare": compare, "loads": loads, "saves": saves,
      "list": lambda: print(*MODELS)}[command](*rest)
 
 

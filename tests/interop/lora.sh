@@ -1,6 +1,7 @@
 #!/bin/bash
 # Adapters (LoRA) beside peft's: gradients of the first step and losses of 20 on
-# small models with random weights, and whether peft loads what we export.
+# small models with random weights, whether peft loads what we export, and we what
+# it saves.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=lora.py
@@ -26,6 +27,8 @@ for name in $(python list); do
     check "$name: made" python make "$name" "$WORK/$name"
     check "$name: training as peft's" python compare "$LORA" "$name" \
         "$WORK/$name" "$WORK/$name-out"
+    check "$name: what peft saves is a MODEL" python saves "$LORA" "$name" \
+        "$WORK/$name" "$WORK/$name-saved"
 done
 
 "$HERE/../english-text" 40000 >"$WORK/text"

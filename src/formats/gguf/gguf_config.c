@@ -295,6 +295,12 @@ enum err gguf_config_choose(const struct model_config *model, enum arch *arch)
     TRY(hf_config_choose(model, arch));
     const struct arch_row *row = &arch_rows[*arch];
     TRY(check_scaling(model, *arch));
+    /* programs compute these architectures without one */
+    if (model->window > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "model.window is not written as GGUF, where a model of "
+                       "%s has none: export --format hf",
+                       row->title);
     if (row->gguf == NULL)
         return err_set(ERR_UNSUPPORTED,
                        "%s is not written as GGUF; those of %s are",
