@@ -320,6 +320,24 @@ END
     [[ $output == *"its ranks have left"*"attempt 1 ended with code 75"*"going on: comm n1: no answer from rank 1 (n2)"* ]]
 }
 
+@test "nodes that are lost one after the other are no attempts in vain" {
+    cat >"$T/step" <<'END'
+echo >>"$T/tried"
+at=$(wc -l <"$T/tried")
+echo "{\"event\":\"start\",\"time\":1.0,\"attempt\":$at,\"job\":7}" >>"$T/run/ledger.jsonl"
+mkdir -p "$T/run/reasons"
+[ "$at" -lt 5 ] || exit 85
+echo "75 comm n1: no answer for 2 s from rank 1 (m$at)" >"$T/run/reasons/attempt-000$at.rank-0000"
+# the rank of the last one has died, which a run may do each time
+[ "$at" -lt 4 ] ||
+    echo "75 comm m4: task 1 was ended by signal 9 (KILL)" >"$T/run/reasons/attempt-0004.rank-0001.task"
+exit 137
+END
+    launch_is 85
+    [ "$(jq -c 'select(.event == "restart") | [.code, .progress, .silent]' "$T/run/ledger.jsonl" | xargs)" = \
+        "[137,null,m1] [137,null,m2] [137,null,m3] [137,false,null]" ]
+}
+
 @test "what ranks that never began have said does not end those that begin in their place" {
     short_pauses
     # a start that fails in MPI_Init: the next one has its number

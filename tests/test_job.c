@@ -41,7 +41,7 @@ static void test_pause(void)
         { "ended=itself code=1" ROOM, 0 },
         { "ended=itself code=1 state=RUNNING room=yes", 10 },
         { "ended=itself code=1 futile=1 state=RUNNING room=yes", 40 },
-        { "ended=start detail=300_s code=137 state=RUNNING room=yes", 10 },
+        { "ended=start detail=300_s code=137 state=RUNNING room=yes", 0 },
         { "ended=itself code=85 state=RUNNING room=yes" BACK, 0 },
         { "ended=itself code=1 futile=2 scavenged=no state=RUNNING room=yes",
           0 },
@@ -82,7 +82,7 @@ static void test_rows(void)
         { "ended=itself code=75 room=no" RUNS " run_dir=/r",
           "end 75 stop 75: no room for /r: transient failure" },
         { "ended=node detail=n2 code=137" ROOM,
-          "retry 0 restart 137 false: lost node n2" },
+          "retry 0 restart 137 null: lost node n2" },
         { "ended=hang detail=600_s code=137 written=75_ERR_IO_n1:_x" ROOM,
           "retry 0 restart 137 false: no step for 600_s" },
         { "ended=start detail=9 code=137 state=RUNNING room=yes",
@@ -96,7 +96,17 @@ static void test_rows(void)
           "end 93 stop 93: exit code 93" },
         { "ended=node detail=n1 code=137 scavenged=no written=93" RUNS,
           "end 93 stop 93: lost node n1" },
-        /* in vain */
+        /* in vain, but for nodes that were lost */
+        { "ended=itself code=75 futile=2 silent=n3" ROOM,
+          "retry 0 restart 75 null: transient failure" },
+        { "ended=node detail=n3 code=137 futile=2 silenced=9" ROOM,
+          "retry 0 restart 137 null: lost node n3" },
+        { "ended=itself code=75 futile=2 silent=n3 silenced=10 "
+          "scavenged=no" ROOM,
+          "end 93 give-up 93 false: 3 attempts in a row without a new "
+          "checkpoint, the last one: transient failure" },
+        { "ended=start detail=9 code=137 silent=n3 state=RUNNING room=yes",
+          "retry 0 restart 137 false: not started within 9" SHORT },
         { "ended=itself code=1 futile=1" ROOM,
           "retry 0 restart 1 false: exit code 1" },
         { "ended=itself code=1 futile=2" ROOM,
@@ -146,7 +156,7 @@ static void test_rows(void)
           "run_dir=/r" RUNS,
           "end 93 stop 93: /r/STOP: remove it to go on" },
         { "ended=node detail=n1 code=137 left=n2" ROOM,
-          "retry 0 restart 137 false: lost node n1" },
+          "retry 0 restart 137 null: lost node n1" },
         { "ended=itself code=0 left=n2", "end 0 - 0: " },
         /* a file STOP, which the run may have seen first */
         { "ended=itself code=85 stop_file=yes scavenged=no run_dir=/r" RUNS,

@@ -8,7 +8,8 @@
  *   cancelled  a job that was cancelled when it was asked for last stays so
  *   finished   0 is the end of a finished run, and of no other
  *   grave      what a rank calls an error that would come again ends the job
- *   vain       it gives up exactly at the third attempt in a row in vain
+ *   vain       it gives up exactly at the third attempt in a row in vain, not counting ten
+ *              that the loss of a node has ended
  *   saved      a checkpoint that was saved from the nodes is progress
  *   line       every decision has its line in the ledger, or nothing goes on
  *   stop       STOP ends a job that was to be requeued, and no job that was asked to
@@ -23,8 +24,8 @@
 
 static struct world {
     uint64_t seed, draws;
-    int vain, unstarted; /* what the ledger would say */
-    int oracle_vain;     /* counted here */
+    int vain, silenced, unstarted; /* what the ledger would say */
+    int oracle_vain;               /* counted here */
     bool cancelled, told_cancelled, verbose;
     double progress, death, cancel, refusal, unwritable, full, grave, stop;
     bool may_requeue;
@@ -69,6 +70,8 @@ static struct job_facts happen(void)
     struct job_facts f = { .detail = "n1", .job = "7", .run_dir = "/r" };
     f.may_requeue = w.may_requeue;
     f.futile = w.vain;
+    f.silenced = w.silenced;
+    f.silent = chance(0.3) ? "n4" : "";
     f.unstarted = w.unstarted;
     if (chance(w.stop))
         f.stop =
@@ -98,8 +101,10 @@ static bool was_vain(const struct job_facts *f)
 {
     if (f->ended == JOB_NODES)
         return !f->elsewhere;
+    bool lost = f->ended == JOB_NODE || (f->ended == JOB_ITSELF && *f->silent);
     return f->ended < JOB_STOPPED && !f->room_came &&
-           !(f->advanced && f->opened);
+           !(f->advanced && f->opened) &&
+           !(lost && f->opened && f->silenced < 10);
 }
 
 static void judge(const struct job_facts *f, const struct job_decision *d)
@@ -172,7 +177,8 @@ static void decide(struct job_facts *f, struct job_decision *d)
 static void note(const struct job_facts *f, const struct job_decision *d)
 {
     if (d->progress == JOB_TRUE)
-        w.vain = w.oracle_vain = 0;
+        w.vain = w.oracle_vain = w.silenced = 0;
+    w.silenced += d->silent != NULL;
     w.vain += d->progress == JOB_FALSE;
     if (f->ended < JOB_STOPPED && f->opened)
         w.unstarted = 0;

@@ -204,6 +204,9 @@ static void test_job(void)
           5 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
           5 },
+        { "{\"event\":\"restart\",\"job\":7,\"progress\":null,\"silent\":"
+          "\"n2\"}",
+          3, 3, 1, 0, 5 },
         { "{\"event\":\"give-up\",\"job\":7}", 3, 3, 0, 0, 5 },
     };
     struct ledger_job job;
@@ -220,6 +223,7 @@ static void test_job(void)
                    job.attempts == steps[i].attempts &&
                    job.started == steps[i].started &&
                    job.futile == steps[i].futile &&
+                   job.silenced == (strstr(steps[i].line, "silent") != NULL) &&
                    job.unstarted == steps[i].unstarted &&
                    job.local_step == steps[i].local,
                "step %zu: attempts %d, started %d, futile %d, unstarted %d, "

@@ -35,6 +35,7 @@
 
 struct run_facts {
     char suspect[HOST_BYTES]; /* a node that was not heard any more; "" */
+    bool told;                /* of its ranks one has said why it has left */
     char left[64]; /* one that was slow, to be left; "", LEDGER_SWEEP */
     char written[1024], newest[STEP_NAME_BYTES], local[STEP_NAME_BYTES];
 };
@@ -140,6 +141,10 @@ static enum err read_words(const struct ckpt_cmd *cmd, struct run_facts *run)
         snprintf(run->written, sizeof run->written, "%s",
                  words->list[best].text);
     }
+    for (int i = 0; i < words->count; i++)
+        run->told =
+            run->told || (words->list[i].lost[0] == '\0' &&
+                          strcmp(words->list[i].host, run->suspect) == 0);
     free(words);
     return ERR_OK;
 }
@@ -177,6 +182,7 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
     step_name(run->local, ledger.local_step);
     facts->opened = ledger.started >= cmd->attempt;
     facts->unstarted = ledger.unstarted;
+    facts->silenced = ledger.silenced;
     if (ledger.futile > facts->futile)
         facts->futile = ledger.futile;
     if (ledger.replaced_attempt == cmd->attempt)
@@ -193,6 +199,7 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
     if (facts->opened && facts->ended < JOB_STOPPED) {
         TRY(read_words(cmd, run));
         facts->written = run->written;
+        facts->silent = run->told ? NULL : run->suspect;
     }
     return ERR_OK;
 }
@@ -202,9 +209,10 @@ static enum err write_event(const struct ckpt_cmd *cmd,
                             const struct job_decision *d)
 {
     static const char *const progress[] = { "", "null", "false", "true" };
-    char number[32], code[32], row[32], by[] = "by=launch";
+    char number[32], code[32], row[32], by[] = "by=launch",
+                                        silent[HOST_BYTES + 8];
     char reason[sizeof d->reason + 16], newest[STEP_NAME_BYTES + 16];
-    char *words[6] = { number, code, reason };
+    char *words[7] = { number, code, reason };
     int count = 3;
     snprintf(number, sizeof number, "job=%" PRId64, cmd->job);
     snprintf(code, sizeof code, "code=%d", d->code);
@@ -215,8 +223,13 @@ static enum err write_event(const struct ckpt_cmd *cmd,
         words[count++] = newest;
     else if (d->progress != JOB_NO_WORD)
         words[count++] = row;
-    if (strcmp(d->event, "stop") == 0)
+    if (strcmp(d->event, "stop") == 0) {
         words[count++] = by;
+    } else if (d->silent != NULL) {
+        snprintf(silent, sizeof silent, "silent=%.*s", HOST_BYTES - 1,
+                 d->silent);
+        words[count++] = silent;
+    }
     return ledger_append_words(cmd->paths[0], d->event, (int)cmd->attempt,
                                words, count);
 }

@@ -12,6 +12,7 @@
 
 /* Attempts in vain, and starts that a signal forestalled, in a row. */
 #define ROW_MAX 3
+#define SILENCED_MAX 10
 #define PAUSE_S 10
 #define SIGNAL_CODES 128
 #define SIGNALS 64
@@ -242,6 +243,15 @@ static enum job_what judge(const struct job_facts *f, struct job_decision *d)
     return what;
 }
 
+/* NULL: no node is known to be. */
+static const char *lost_node(const struct job_facts *f)
+{
+    const char *node = f->ended == JOB_NODE     ? f->detail
+                       : f->ended == JOB_ITSELF ? f->silent
+                                                : NULL;
+    return f->opened && *text_of(node) != '\0' ? node : NULL;
+}
+
 static void attempt_ended(const struct job_facts *f, struct job_decision *d)
 {
     enum job_what what = judge(f, d);
@@ -261,15 +271,19 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
     } else {
         /* what another job on the same run commits is no progress of ours;
          * what a full file system has ended was no attempt in vain */
-        d->progress = f->advanced && f->opened ? JOB_TRUE
-                      : f->room_came           ? JOB_NULL
-                                               : JOB_FALSE;
+        if (!(f->advanced && f->opened) && !f->room_came &&
+            f->silenced < SILENCED_MAX)
+            d->silent = lost_node(f);
+        d->progress = f->advanced && f->opened            ? JOB_TRUE
+                      : f->room_came || d->silent != NULL ? JOB_NULL
+                                                          : JOB_FALSE;
         if (in_vain(f, d))
             return;
         if (what == JOB_RETRY) {
             /* What keeps ranks from beginning is often the cluster, which is
-             * restarted or has not yet seen which node is dead. */
-            if (!f->opened)
+             * restarted or has not yet seen which node is dead; a start that has
+             * taken its time was time enough. */
+            if (!f->opened && f->ended != JOB_START)
                 d->pause_s = PAUSE_S * d->futile * d->futile;
             decide(d, JOB_RETRY, 0, "restart");
             if (d->pause_s > 0)

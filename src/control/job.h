@@ -7,7 +7,8 @@
  * of them (an end that rank 0 told is one, whatever became of a rank that did not leave),
  * and the state of the job more than either: who was cancelled stays so.
  * Nothing may go on for ever without anybody knowing: three attempts in a row
- * that brought no checkpoint end the job, whatever ended them.
+ * that brought no checkpoint end the job, whatever ended them. Those that the loss of
+ * a node has ended are the cluster's, and count only from the eleventh on.
  *
  *     ended -> state -> room -> count -> retry
  *                                    \-> scavenge -> state -> requeue
@@ -49,7 +50,9 @@ struct job_facts {
     bool may_requeue;   /* Slurm's Requeue of the job */
     bool elsewhere;     /* JOB_NODES: the next start has others than the bad */
     int futile;         /* attempts in vain before this one, in a row */
-    int unstarted;      /* JOB_STOPPED by USR1 before this one, in a row */
+    const char *silent; /* a node that the ranks did not hear any more */
+    int silenced;  /* ended by such, without a checkpoint, since the last one */
+    int unstarted; /* JOB_STOPPED by USR1 before this one, in a row */
     const char *newest; /* checkpoint, for whoever has to look */
     const char *job;    /* its name for Slurm */
     const char *run_dir;
@@ -89,6 +92,8 @@ struct job_decision {
     const char *event;
     int code;
     enum job_progress progress;
+    const char *silent; /* the node whose loss this was, where that is why it
+                         * does not count; else NULL */
     char reason[640];
     char words[1024]; /* what is said, "" where the training has said it */
 };

@@ -46,6 +46,8 @@ static const struct fact facts_table[] = {
     FLAG(may_requeue),
     FLAG(elsewhere),
     NUMBER(futile),
+    TEXT(silent),
+    NUMBER(silenced),
     NUMBER(unstarted),
     TEXT(newest),
     TEXT(job),

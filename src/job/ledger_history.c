@@ -258,7 +258,8 @@ static enum err take_decision(void *arg, json_t *line)
     if (reason != NULL && strcmp(reason, JOB_UNSTARTED) == 0)
         job->unstarted++;
     if (end || json_is_true(progress))
-        job->futile = 0;
+        job->futile = job->silenced = 0;
+    job->silenced += json_object_get(line, "silent") != NULL;
     job->futile += json_is_false(progress);
     return ERR_OK;
 }

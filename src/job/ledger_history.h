@@ -37,8 +37,9 @@ struct ledger_job {
     /* Decisions of this job in a row, up to now, that followed an attempt
      * without a newly committed checkpoint, and requeues by the signal of its
      * time limit before an attempt began. Having given up ends either row:
-     * someone has looked. */
-    int futile, unstarted;
+     * someone has looked. `silenced`: those that the loss of a node has ended, which
+     * are no others of these. */
+    int futile, unstarted, silenced;
     int64_t local_step; /* the newest on the nodes' own folders; -1: none */
     /* Nodes that were left out as bad, by any job of the run, with commas
      * between, each once: lately, and before that. NULL: none; whoever reads

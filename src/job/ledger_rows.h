@@ -68,7 +68,10 @@ static const struct ledger_row {
                "seconds:whole" },
     { "exclude", "job:whole node:text code:text reason:text" },
     { "node-warning", "job:whole node:text code:text reason:text" },
-    { "restart", "job:whole code:whole reason:text progress:flag?" },
-    { "requeue", "job:whole code:whole reason:text progress:flag?" },
+    /* silent: the node whose loss has ended what brought no checkpoint */
+    { "restart",
+      "job:whole code:whole reason:text progress:flag? silent?:text" },
+    { "requeue",
+      "job:whole code:whole reason:text progress:flag? silent?:text" },
     { "give-up", "job:whole code:whole reason:text newest:text" },
 };
