@@ -335,7 +335,7 @@ exit 137
 END
     launch_is 85
     [ "$(jq -c 'select(.event == "restart") | [.code, .progress, .silent]' "$T/run/ledger.jsonl" | xargs)" = \
-        "[137,null,m1] [137,null,m2] [137,null,m3] [137,false,null]" ]
+        "[75,null,m1] [75,null,m2] [75,null,m3] [75,false,null]" ]
 }
 
 @test "what ranks that never began have said does not end those that begin in their place" {

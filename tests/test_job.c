@@ -76,6 +76,9 @@ static void test_rows(void)
           "retry 0 restart 233 true: exit code 233" },
         { "ended=itself code=137 room_came=yes" ROOM,
           "retry 0 restart 137 null: killed (SIGKILL): out of memory?" },
+        /* who has ended its ranks has said why */
+        { "ended=itself code=137 written=75 advanced=yes" ROOM,
+          "retry 0 restart 75 true: killed (SIGKILL): out of memory?" },
         { "ended=itself code=14" ROOM,
           "retry 0 restart 14 false: MPI ended the ranks (exit code 14): one "
           "was lost?" },

@@ -212,6 +212,9 @@ static enum job_what judge(const struct job_facts *f, struct job_decision *d)
         snprintf(d->reason, sizeof d->reason, "no step for %s", detail);
     else
         what = judge_code(f->code, d);
+    /* a rank that left, or whose parent did, has had the others ended */
+    if (code == EXIT_RETRY && f->ended == JOB_ITSELF && f->code > SIGNAL_CODES)
+        d->code = code;
     if (!f->opened)
         strncat(d->reason, " before the run was opened, see the job's output",
                 sizeof d->reason - 1 - strlen(d->reason));
