@@ -253,14 +253,9 @@ same_end() { # DIR
 
 # What reads the poison's byte % gets a weight that overflows.
 make_nan_weights() {
-    local file=$DIR/nan/model.safetensors header at width
     go 1 "$DIR/base" train.max_duration=1ba "${LLAMA[@]}"
     "$BIN/tessera-hf" export "$DIR/base" --out "$DIR/nan"
-    header=$(od -An -N8 -tu8 "$file" | tr -d ' ')
-    read -r at width < <(head -c $((header + 8)) "$file" | tail -c "$header" |
-        jq -r '."model.embed_tokens.weight" | "\(.data_offsets[0]) \(.shape[1])"')
-    printf '\xff\xff\xff\x7f' | dd of="$file" bs=1 conv=notrunc status=none \
-        seek=$((8 + header + at + 4 * width * 37))
+    nan_row "$DIR/nan" 37
 }
 
 LLAMA=(model.positions=rope model.norm=rmsnorm model.ffn=glu model.bias=false

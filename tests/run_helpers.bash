@@ -24,6 +24,16 @@ data_folder() {
     make_data
 }
 
+# nan_row FOLDER TOKEN: the first weight of that token in an exported model is no number.
+nan_row() {
+    local file=$1/model.safetensors header at width
+    header=$(od -An -N8 -tu8 "$file" | tr -d ' ')
+    read -r at width < <(head -c $((header + 8)) "$file" | tail -c "$header" |
+        jq -r '."model.embed_tokens.weight" | "\(.data_offsets[0]) \(.shape[1])"')
+    printf '\xff\xff\xff\x7f' | dd of="$file" bs=1 conv=notrunc status=none \
+        seek=$((8 + header + at + 4 * width * $2))
+}
+
 # of a file that has nothing else to end
 teardown_file() {
     rm -rf "${DIR:-}"
