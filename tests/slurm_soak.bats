@@ -23,7 +23,7 @@ soaks() {
 }
 
 @test "90 seconds of faults of every kind: the same bits, nothing left" {
-    soaks 1 1.5
+    soaks 24 1.5
 }
 
 @test "seeds that have failed once" {
