@@ -11,7 +11,7 @@ setup() {
 }
 
 ranks() {
-    timeout -k 5 120 "$BATS_TEST_DIRNAME/mpirun" 4 "$PROGRAM" "$@"
+    timeout -k 5 600 "$BATS_TEST_DIRNAME/mpirun" 4 "$PROGRAM" "$@"
 }
 
 # dies POINT[:RANK]: saving step 3 over 1 and 2 ends there

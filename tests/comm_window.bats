@@ -12,7 +12,7 @@ setup() {
 
 # reduces RANKS: all points pass; the log is in $DIR/log
 reduces() {
-    timeout -k 5 120 "$MPIRUN" "$1" "$PROGRAM" >"$DIR/tap" 2>"$DIR/log"
+    timeout -k 5 600 "$MPIRUN" "$1" "$PROGRAM" >"$DIR/tap" 2>"$DIR/log"
     grep -q '^ok' "$DIR/tap"
     [ "$(grep -cE '^not ok|SKIP' "$DIR/tap")" = 0 ]
 }

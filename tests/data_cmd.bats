@@ -99,7 +99,7 @@ prepare() {
         pid=$!
         exec 9>pipe
         echo "some text" >&9
-        for _ in $(seq 100); do
+        for _ in $(seq 1000); do
             compgen -G '.set.tmp.*' >/dev/null && break
             sleep 0.05
         done
@@ -120,7 +120,7 @@ prepare() {
     "$DATA" tokenize --out set - <pipe &
     pid=$!
     exec 9>pipe
-    for _ in $(seq 100); do
+    for _ in $(seq 1000); do
         compgen -G '.set.tmp.*' >/dev/null && break
         sleep 0.05
     done

@@ -119,7 +119,7 @@ check() {
     echo "persistence=0" >"$DIR/gpus" # so it was at the first look
     export SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=4 SLURM_LOCALID=0 SLURMD_NODENAME=n2 \
         NVML_FAKE=@$DIR/gpus LD_LIBRARY_PATH=$FAKE TESSERA_ALERTS_S=0.2
-    PATH=$DIR/bin:$PATH timeout 100 bash "$BATS_TEST_DIRNAME/../jobs/lib/rank.sh" \
+    PATH=$DIR/bin:$PATH timeout 400 bash "$BATS_TEST_DIRNAME/../jobs/lib/rank.sh" \
         "$DIR/run" 2 "$DIR/bin/train" 3>&- &
     sleep 4
     echo "throttle=8" >"$DIR/gpus"
@@ -167,7 +167,7 @@ check() {
     thresholds 2
     LD_LIBRARY_PATH=$FAKE bash -c '"$@" 3>&- & echo $! >"$0"; sleep 1' "$DIR/pid" "$HEALTH" watch \
         --config "$DIR/health.cfg" --root "$DIR/root" --run "$DIR" --attempt 1 --every 0.1
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 600; i++)); do
         kill -0 "$(cat "$DIR/pid")" 2>/dev/null || break
         sleep 0.1
     done

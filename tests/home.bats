@@ -214,7 +214,7 @@ find_one() {
 }
 
 @test "what changes meanwhile, and names that no file may have" {
-    rules "model.safetensors delay 2 -"
+    rules "model.safetensors delay 6 -"
     "$BIN/tessera-hf" verify s3://bucket/hub "$DIR/hub" >"$DIR/changes" 2>&1 &
     wait_for 10 find_one '*_config.json' ! -name '*.part'
     touch -d '2001-01-01' "$THERE/hub/tokenizer.json" "$THERE/hub/config.json"

@@ -53,7 +53,7 @@ setup_file() {
 }
 
 @test "a command that writes without end is ended" {
-    timeout 60 bash -c "$(declare -f command_of train); $(declare -p BIN CONF MPIRUN DIR SHORT)
+    timeout 600 bash -c "$(declare -f command_of train); $(declare -p BIN CONF MPIRUN DIR SHORT)
         train 1 '$DIR/y' hooks.timeout_s=0.3 hooks.on_fit_end=yes" 2>&1 | tail -n 2 >"$DIR/y.end"
     [[ $(cat "$DIR/y.end") == *"1 took too long"* ]]
 }
@@ -70,7 +70,7 @@ setup_file() {
 }
 
 @test "commands that fail, hang, fork or read nothing do the run no harm" {
-    ends 0 "hooks.on_fit_start ended with exit status 3" train 1 "$DIR/b" hooks.timeout_s=0.5 \
+    ends 0 "hooks.on_fit_start ended with exit status 3" train 1 "$DIR/b" hooks.timeout_s=5 \
         "hooks.on_fit_start=exit 3" \
         "hooks.on_batch_end=(trap '' TERM HUP; sleep 1000) & echo \$\$ >>$DIR/pid; sleep 1000" \
         "hooks.on_eval_end=exec <&-; kill -9 \$\$" \

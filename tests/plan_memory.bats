@@ -152,7 +152,7 @@ one_short() {
     shift
     local command
     command_of 1 "$@"
-    run timeout 60 "$MPIRUN" 1 "${command[@]}" : -np 1 \
+    run timeout 600 "$MPIRUN" 1 "${command[@]}" : -np 1 \
         sh -c "ulimit -v $kib; exec \"\$@\"" sh "${command[@]}"
     echo "$output"
 }

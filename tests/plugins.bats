@@ -120,7 +120,7 @@ example_run() {
     echo no >"$DIR/text.so"
     mkfifo "$DIR/fifo.so"
     while read -r file reason; do
-        run timeout 60 "$BIN/tessera-train" "$CONF" run.dir="$DIR/e" \
+        run timeout 600 "$BIN/tessera-train" "$CONF" run.dir="$DIR/e" \
             data.train="$DIR/data/train" "${SHORT[@]}" \
             data.eval="$DIR/data/eval" "plugins=[\"$DIR/$file\"]"
         echo "$file: $output"

@@ -316,12 +316,12 @@ END
     TERM=xterm LC_ALL=C.UTF-8 script -qec "stty rows 30 cols 100; exec $BIN/tessera-top $DIR/live --interval 0.1" \
         "$DIR/typescript" >/dev/null 2>&1 </dev/null 3>&- &
     local pid=$! top _
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         grep -aq "5, 5.1K tokens" "$DIR/typescript" 2>/dev/null && break
         sleep 0.1
     done
     sed -n 6,9p "$DIR/one/metrics.jsonl" >>"$DIR/live/metrics.jsonl"
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         grep -aq "9, 9.2K tokens" "$DIR/typescript" && break
         sleep 0.1
     done

@@ -538,13 +538,14 @@ static void test_ahead(void)
     }
     http_server_rules(&server, "shard stall 10 -");
     options.folder = fixture_path(folder, "ahead2");
+    options.deadline_s = 100.0;
     fixture_need(open_set(address[RAW], &options, &set));
     for (int64_t s = 0; s < SAMPLES; s++)
         dataset_want(set, s);
     usleep(100000);
     double begin = clock_now();
     dataset_close(set);
-    tap_ok(clock_now() - begin < 1.0,
+    tap_ok(clock_now() - begin < 50.0,
            "a close does not wait for a stalled one");
     http_server_rules(&server, "");
 }

@@ -14,7 +14,7 @@
 #include "tests/ckpt_ranks.h"
 
 #define DEADLINE_S 1.0
-#define STEP_S 5.0
+#define STEP_S 60.0
 
 /* Large enough that a rank's shard meets the limit of its files. */
 #define FILE_LIMIT ((rlim_t)1 << 20)

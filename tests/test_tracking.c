@@ -107,11 +107,12 @@ static struct played {
     atomic_int count;
     int64_t begins[16];
     int begin_count;
-    atomic_int opens, writes;
-    int open_fails, write_fails; /* the first so many */
-    int writes_before;           /* those that fail */
-    int64_t refused;             /* a step that will never do; 0: none */
-    double hang_s;               /* of each write */
+    atomic_int opens, turns, writes; /* turns: writes that have begun */
+    int open_fails, write_fails;     /* the first so many */
+    int writes_before;               /* those that fail */
+    int64_t refused;                 /* a step that will never do; 0: none */
+    double hang_s;                   /* of each write */
+    atomic_bool shut;                /* so long no sink opens */
     enum tracking_end end;
     bool finished;
     atomic_bool closed;
@@ -132,6 +133,8 @@ static enum err play_open(struct played *p, void *self)
 {
     *(struct played **)self = p;
     p->closed = false;
+    for (int i = 0; i < 6000 && p->shut; i++)
+        usleep(10000);
     return p->opens++ < p->open_fails ? err_set(ERR_IO, "no server") : ERR_OK;
 }
 
@@ -160,6 +163,7 @@ static enum err
 play_write(void *self, const struct tracking_record *const *records, int count)
 {
     struct played *p = self_of(self);
+    p->turns++;
     for (double slept = 0; slept < p->hang_s; slept += 0.01)
         usleep(10000);
     int write = p->writes++ - p->writes_before;
@@ -283,10 +287,11 @@ static void test_failing(void)
 {
     played[0].open_fails = 1;
     played[1].write_fails = 1;
+    played[0].shut = true;
     struct tracking *tracking = start(256, 0);
-    double began = clock_now();
     push_all(tracking, 1, 100);
-    tap_ok(clock_now() - began < 0.5, "a failing sink does not hold up a run");
+    tap_ok(played[0].opens == 0, "a failing sink does not hold up a run");
+    played[0].shut = false;
     await(&played[0].opens, 2);
     await(&played[1].writes, 2);
     tap_is_int(tracking_end(tracking, TRACKING_FINISHED, 10, lost), 0,
@@ -334,12 +339,12 @@ static void test_failing_for_good(void)
             usleep(100000);
     }
     double began = clock_now();
-    int count = tracking_end(tracking, TRACKING_FAILED, 10, lost);
+    int count = tracking_end(tracking, TRACKING_FAILED, 60, lost);
     tap_ok(count == 2 && strcmp(lost[0].sink, "first") == 0 &&
                lost[0].records == 100 &&
                strcmp(lost[0].reason, "no server") == 0,
            "a sink that never works tells how many records it has not got");
-    tap_ok(clock_now() - began < 5, "and is not waited for");
+    tap_ok(clock_now() - began < 50, "and is not waited for");
     tap_ok(strcmp(lost[1].reason, "do not want that") == 0 &&
                lost[1].records + played[1].count == 100 && lost[1].records < 95,
            "what a sink refuses for good is lost, and the rest comes");
@@ -348,11 +353,10 @@ static void test_failing_for_good(void)
 
 static void test_slow(void)
 {
-    played[0].hang_s = 0.3;
+    played[0].hang_s = 60;
     struct tracking *tracking = start(10, 3);
     push_all(tracking, 4, 5);
-    await(&played[0].opens, 1);
-    usleep(50000);
+    await(&played[0].turns, 1);
     /* in the queue, and lost before it is taken */
     tracking_begin(tracking, 2);
     push(tracking, 3);
@@ -362,6 +366,7 @@ static void test_slow(void)
         if (step % 8 == 0)
             usleep(2000);
     }
+    played[0].hang_s = 0.3;
     int count = tracking_end(tracking, TRACKING_FINISHED, 10, lost);
     const struct played *slow = &played[0];
     tap_ok(count >= 1 && strcmp(lost[0].sink, "first") == 0 &&
@@ -376,20 +381,22 @@ static void test_slow(void)
 
 static void test_hanging(void)
 {
-    played[1].hang_s = 2;
+    played[1].hang_s = 20;
     struct tracking *tracking = start(64, 0);
     push_all(tracking, 1, 20);
+    await(&played[0].count, 20);
     double began = clock_now();
-    int count = tracking_end(tracking, TRACKING_FINISHED, 0.2, lost);
+    int count = tracking_end(tracking, TRACKING_FINISHED, 2, lost);
     double took = clock_now() - began;
-    tap_ok(took < 2, "a sink that hangs is left behind");
+    tap_ok(took < 20, "a sink that hangs is left behind");
     tap_note("after %.2f s", took);
     tap_ok(count == 1 && strcmp(lost[0].sink, "second") == 0 &&
                lost[0].records == 20 && strcmp(lost[0].reason, "it hangs") == 0,
            "with all that it has not got");
     tap_ok(has_steps(&played[0], 1, 20) && played[0].finished,
            "the others are not held up");
-    for (int i = 0; i < 600 && !played[1].closed; i++)
+    played[1].hang_s = 0;
+    for (int i = 0; i < 6000 && !played[1].closed; i++)
         usleep(10000);
     tap_ok(played[1].closed && played[1].count <= 20,
            "what it does later hurts nobody");
