@@ -35,7 +35,7 @@ fails() { # CODE TEXT ARGUMENT...
         scheduler.warmup=2ba checkpoint.interval=2ba eval.interval=4ba
         eval.samples=2 log.level=warn)
     train 1 "$DIR/ref"
-    start 1 "$DIR/killed"
+    held 4 1 "$DIR/killed"
     wait_for 60 test -e "$DIR/killed/checkpoints/step-000000002"
     kill -KILL $pid
     wait $pid || true

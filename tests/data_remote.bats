@@ -73,8 +73,7 @@ nothing_left() {
 
 @test "killed and started again with the same cache: the same bits" {
     echo "shard delay 0.05 -" >"$DIR/rules"
-    start 2 "$DIR/killed" "${REMOTE[@]}" "data.cache=$DIR/cache"
-    wait_for 20 steps_logged "$DIR/killed" 4
+    held 4 2 "$DIR/killed" "${REMOTE[@]}" "data.cache=$DIR/cache"
     ranks=$(ranks_of "${pid:?}")
     # shellcheck disable=SC2086 # several words
     kill -9 $ranks

@@ -30,10 +30,10 @@ last_step() { # DIR
 }
 
 @test "the same through kill -9 on two ranks, and again when it is over" {
-    start 2 "$DIR/b" "${LONG[@]}" \
+    held 7 2 "$DIR/b" "${LONG[@]}" \
         'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
     wait_for 60 [ -e "$DIR/b/checkpoints/step-000000005" ]
-    kill -9 $(ranks_of "$pid") || true
+    kill -9 $(ranks_of "$pid")
     wait "$pid" || true
     for again in 1 2; do
         ends 0 '' train 2 "$DIR/b" "${LONG[@]}" \

@@ -12,9 +12,6 @@ setup_file() {
     "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
     echo $! >"$DIR/server.pid"
     wait_for 5 test -s "$DIR/port"
-    cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S=200 \
-        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$BATS_TEST_DIRNAME/plugin_waits.c" \
-        -o "$DIR/waits.so"
     train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
 }
@@ -57,11 +54,11 @@ all_whole() {
     done
 }
 
-# killed RANKS RUN STEP: at that step; KEEP: its directory stays
+# killed RANKS RUN STEP: at that step, when the store has $HAS; KEEP: its directory stays
 killed() {
     local ranks
-    WAIT_FROM=$3 start "$1" "$2" "${MIRROR[@]}" "plugins=[\"$DIR/waits.so\"]"
-    wait_for 120 steps_logged "$2" "$3"
+    held "$3" "$1" "$2" "${MIRROR[@]}"
+    [ -z "${HAS:-}" ] || wait_for 60 compgen -G "$THERE/$HAS"
     ranks=$(ranks_of "${pid:?}")
     # shellcheck disable=SC2086 # several words
     kill -9 $ranks
@@ -84,7 +81,7 @@ killed() {
 
 @test "a directory that is gone comes back, on other numbers of ranks, to the same bits" {
     for ranks in 1 2 3; do
-        killed 2 "$DIR/gone$ranks" 8
+        HAS="*/MANIFEST.json" killed 2 "$DIR/gone$ranks" 8
         run -0 train $ranks "$DIR/gone$ranks" "${MIRROR[@]}"
         [[ "$output" == *"the run directory has no checkpoint: step "*" comes from s3://bucket/"* ]]
         same_bits "$DIR/gone$ranks"
@@ -155,7 +152,7 @@ killed() {
 
 @test "a half upload is no checkpoint, goes, and hinders no other run" {
     rules "MANIFEST status 403 -"
-    killed 2 "$DIR/half" 8
+    HAS="*" killed 2 "$DIR/half" 8
     [ -z "$(compgen -G "$THERE/*/MANIFEST.json")" ]
     [ -n "$(compgen -G "$THERE/step-*")" ]
     rules ""
@@ -167,7 +164,7 @@ killed() {
     same_bits "$DIR/half"
     rm -rf "$DIR/half" "$THERE"
     rules "MANIFEST status 403 -"
-    KEEP=1 killed 2 "$DIR/half" 8
+    HAS="*" KEEP=1 killed 2 "$DIR/half" 8
     rules ""
     train 2 "$DIR/half" "${MIRROR[@]}"
     same_bits "$DIR/half"

@@ -51,8 +51,7 @@ figures() {
 
 @test "a run that is killed and goes on has them at the same steps" {
     pid=
-    start 1 "$DIR/killed" "${SMALL[@]}" "${EVERY[@]}"
-    wait_for 60 steps_logged "$DIR/killed" 10
+    held 10 1 "$DIR/killed" "${SMALL[@]}" "${EVERY[@]}"
     kill -9 "$pid"
     wait "$pid" || true
     train 2 "$DIR/killed" "${SMALL[@]}" "${EVERY[@]}"

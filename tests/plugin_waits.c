@@ -1,6 +1,7 @@
-/* A plug-in that waits WAIT_S seconds, which a signal may end, before each step from
- * step $WAIT_FROM on, or all: the tests compile it where they need it. On all ranks it makes steps
- * longer, whatever computes; what else a run does goes on. */
+/* A plug-in that waits WAIT_S seconds, which a signal may end, and then for as long as the
+ * file $WAIT_WHILE is there, behind step $WAIT_FROM and each later one, or all: the tests
+ * compile it where they need it. On all ranks it makes steps longer, whatever computes;
+ * what else a run does goes on. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,13 +19,16 @@ static int create(const struct tessera_host *host, const char *options,
 static int handle(void *self, int32_t event, const struct tessera_step *step,
                   void (*ask)(void *, int32_t, int64_t), void *asks)
 {
-    const char *from = getenv("WAIT_FROM");
+    const char *from = getenv("WAIT_FROM"), *file = getenv("WAIT_WHILE");
     (void)self;
     (void)event;
     (void)ask;
     (void)asks;
-    if (from == NULL || step->step >= atoi(from))
-        usleep((useconds_t)(WAIT_S * 1e6));
+    if (from != NULL && step->step < atoi(from))
+        return 0;
+    usleep((useconds_t)(WAIT_S * 1e6));
+    while (file != NULL && access(file, F_OK) == 0)
+        usleep(20000);
     return 0;
 }
 

@@ -71,6 +71,19 @@ start() {
     pid=$!
 }
 
+# held STEP RANKS DIR [...]: the same, and waits behind that step until it is killed or
+# $DIR/held is gone: whoever looks late finds it there, and has no end of the run to fear
+held() {
+    local step=$1
+    shift
+    [ -e "$DIR/waits.so" ] || cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S=0 \
+        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$BATS_TEST_DIRNAME/plugin_waits.c" \
+        -o "$DIR/waits.so"
+    : >"$DIR/held"
+    WAIT_FROM=$step WAIT_WHILE=$DIR/held start "$@" "plugins=[\"$DIR/waits.so\"]"
+    wait_for 60 steps_logged "$2" "$step"
+}
+
 # waited CODE: for $pid, whose exit status is that ('!0': any but 0)
 waited() {
     local code=0
@@ -115,9 +128,9 @@ ranks_of() {
     return 0
 }
 
-# wait_for SECONDS COMMAND ...: until it succeeds
+# wait_for SECONDS COMMAND ...: until it succeeds, on a busy machine for ten times as long
 wait_for() {
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + 10 * $1))
     shift
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $end ] || return 1

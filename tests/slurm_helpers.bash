@@ -75,7 +75,7 @@ need_cluster() {
 # within SECONDS COMMAND...: until it succeeds. All deadlines are generous: the
 # machine may be busy.
 within() {
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + 3 * $1))
     shift
     until "$@" >/dev/null 2>&1; do
         if [ $SECONDS -ge $end ]; then

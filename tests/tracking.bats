@@ -56,8 +56,7 @@ shown_once() {
 @test "killed and started again: each step once" {
     pid=
     # shellcheck disable=SC2046
-    start 1 "$DIR/killed" $(sinks "$DIR/killed") checkpoint.interval=5ba
-    wait_for 60 steps_logged "$DIR/killed" 13
+    held 13 1 "$DIR/killed" $(sinks "$DIR/killed") checkpoint.interval=5ba
     kill -9 "$pid"
     wait "$pid" || true
     # shellcheck disable=SC2046

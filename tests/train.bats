@@ -125,9 +125,9 @@ same_bits() { # RUN
 
 @test "SIGUSR1 and SIGTERM: checkpoint, exit 85, resume to the same bits" {
     for signal in USR1 TERM; do
-        start 1 "$DIR/$signal"
-        wait_for 30 steps_logged "$DIR/$signal" 4
+        held 4 1 "$DIR/$signal"
         kill -$signal $pid
+        rm "$DIR/held"
         waited 85
         last=$(tail -n 1 "$DIR/$signal/metrics.jsonl" | grep -o '"step": [0-9]*' | grep -o '[0-9]*')
         [ "$(basename "$(newest "$DIR/$signal")")" = "$(printf 'step-%09d' "$last")" ]
@@ -137,9 +137,9 @@ same_bits() { # RUN
 }
 
 @test "SIGUSR1 to one of three ranks stops all at one step" {
-    start 3 "$DIR/usr3"
-    wait_for 30 steps_logged "$DIR/usr3" 3
+    held 3 3 "$DIR/usr3"
     kill -USR1 "$(ranks_of $pid | tail -n 1)"
+    rm "$DIR/held"
     waited 85
     train 2 "$DIR/usr3"
     same_bits "$DIR/usr3"
@@ -169,16 +169,15 @@ same_bits() { # RUN
 }
 
 @test "a second process on a live run is refused, the run is not harmed" {
-    start 1 "$DIR/locked"
-    wait_for 30 steps_logged "$DIR/locked" 2
+    held 2 1 "$DIR/locked"
     ends 93 "process $pid on this host" train 1 "$DIR/locked"
+    rm "$DIR/held"
     wait $pid
     same_bits "$DIR/locked"
 }
 
 @test "a dead owner's lock is taken over at once" {
-    start 1 "$DIR/dead"
-    wait_for 30 steps_logged "$DIR/dead" 2
+    held 2 1 "$DIR/dead"
     kill -9 $pid
     wait $pid || true
     [ -e "$DIR/dead/.lock" ]
@@ -188,10 +187,10 @@ same_bits() { # RUN
 
 # stopped_is_named STRATEGY SETTING
 stopped_is_named() {
-    start 2 "$DIR/hung-$1" "$2" parallel.strategy="$1"
-    wait_for 30 steps_logged "$DIR/hung-$1" 2
+    held 2 2 "$DIR/hung-$1" "$2" parallel.strategy="$1"
     hung=$(ranks_of $pid | tail -n 1)
     kill -STOP "$hung"
+    rm "$DIR/held"
     wait_for 30 gone $pid || { kill -CONT "$hung"; false; }
     kill -CONT "$hung" 2>/dev/null || true
     waited '!0'
@@ -241,8 +240,7 @@ stopped_is_named() {
 }
 
 @test "nothing of a killed run stays in /dev/shm that blocks the next" {
-    start 4 "$DIR/shm"
-    wait_for 30 steps_logged "$DIR/shm" 2
+    held 2 4 "$DIR/shm"
     victims=$(ranks_of $pid)
     kill -9 $victims $pid
     wait $pid || true
