@@ -114,7 +114,7 @@ static enum err find_model(const struct run *run, struct tracking_model *out)
     char path[FSIO_PATH_MAX];
     out->step = -1;
     if (s->checkpoint.keep_best)
-        TRY(ckpt_index_best(s->run.dir, &out->step));
+        TRY(ckpt_index_best(s->run.dir, true, &out->step));
     if (out->step >= 0)
         TRY(ckpt_index_path(path, s->run.dir, out->step));
     else
