@@ -204,7 +204,7 @@
 /* Attention of the queries over the keys of one chunk after another, in the
  * caller's order, which decides bits. Of the packed q[batch, seq, heads + 2
  * kv_heads, head_dim] only queries are read; kv[batch, seq, 2 kv_heads,
- * head_dim] are the keys' chunk's keys, then values. out and lse, as
+ * head_dim] are the keys' chunk's keys, then values. out, in fp32, and lse, as
  * attention_forward's, hold the attention over the keys of former calls and
  * become that over this chunk's keys, too; with `first` there were none and
  * they are not read. A query that sees no key of the chunk keeps its out
@@ -212,17 +212,18 @@
 #define KERNEL_attention_chunk_forward(OP)                                     \
     OP(attention_chunk_forward,                                                \
        (enum dtype dtype, const struct attention_chunk *chunk, const void *q,  \
-        const void *kv, bool first, void *out, float *lse),                    \
+        const void *kv, bool first, float *out, float *lse),                   \
        (dtype, chunk, q, kv, first, out, lse), q, kv, out, lse,                \
        chunk->shape.alibi_slopes, chunk->shape.sequence_ids, chunk->key_ids)
 /* One chunk's share of the gradients. out and lse are those over all keys
- * that the queries see, each at least one. dq and dkv are laid out like q
- * and kv: dq's queries += (its keys and values are left alone), dkv +=. */
+ * that the queries see, each at least one. fp32: dq[batch, seq, heads,
+ * head_dim] +=, its tokens chunk->dq_stride apart, and dkv, laid out like kv,
+ * +=. */
 #define KERNEL_attention_chunk_backward(OP)                                    \
     OP(attention_chunk_backward,                                               \
        (enum dtype dtype, const struct attention_chunk *chunk, const void *q,  \
         const void *kv, const void *out, const float *lse, const void *dout,   \
-        void *dq, void *dkv),                                                  \
+        float *dq, float *dkv),                                                \
        (dtype, chunk, q, kv, out, lse, dout, dq, dkv), q, kv, out, lse, dout,  \
        dq, dkv, chunk->shape.alibi_slopes, chunk->shape.sequence_ids,          \
        chunk->key_ids)

@@ -228,6 +228,7 @@ struct attention_chunk {
     int64_t distance;
     const int32_t *key_ids; /* [batch, seq] sequence_ids of the keys; NULL if
                                those of the queries are */
+    int64_t dq_stride; /* of backward: from one token's dq to the next one's */
 };
 
 /* Attention of rows over all that their slots' caches hold. */

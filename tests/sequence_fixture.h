@@ -5,7 +5,7 @@
 #include "tests/model_probe.h"
 #include "tests/thread_group.h"
 
-#define CHUNKS_MAX 4
+#define CHUNKS_MAX 6
 #define CALLS_MAX 512
 
 /* Of all chunks, in order. */
@@ -14,7 +14,12 @@ struct sequence_result {
     struct leaf_loss train[CHUNKS_MAX], eval[CHUNKS_MAX];
     int64_t counts[LAYERS_MAX * EXPERTS_MAX]; /* of eval */
     char calls[CALLS_MAX]; /* what the first rank did with its parameters */
+    double
+        work[CHUNKS_MAX]; /* of attention, of each rank; where it is counted */
 };
+
+/* What this thread's rank has had of attention's work, for whoever counts it. */
+static _Thread_local double sequence_work;
 
 struct sequence_rank {
     struct model_fixture *f;
@@ -27,6 +32,7 @@ struct sequence_rank {
     int64_t counts[LAYERS_MAX * EXPERTS_MAX];
     char calls[CALLS_MAX];
     size_t call_count;
+    double work;
     bool fine;
     char text[256]; /* of its error */
 };
@@ -77,6 +83,7 @@ static inline void *rank_main(void *arg)
                                    .gradient = rank_gradient,
                                    .gradient_done = rank_done };
     struct model *model = NULL;
+    sequence_work = 0.0;
     TRY_OUT(model_create(config, rank->f->params, rank->kernels, &rank->options,
                          &model));
     TRY_OUT(model_train_leaf(model, &access, &rank->f->leaf, rank->train));
@@ -85,6 +92,7 @@ static inline void *rank_main(void *arg)
     TRY_OUT(fixture_counts(model, rank->kernels, config, rank->counts));
 out:
     model_destroy(model);
+    rank->work = sequence_work;
     rank->fine = rc == ERR_OK;
     snprintf(rank->text, sizeof rank->text, "%s", err_text());
     return NULL;
@@ -105,7 +113,7 @@ static inline void rank_open(struct sequence_rank *rank,
         (struct group_access){ &rank->member, number, ranks,
                                thread_member_start, thread_member_wait };
     rank->options.own_chunks = own;
-    rank->options.first_chunk = number * own;
+    rank->options.first_place = number * own;
     rank->options.sequence = ranks > 1 ? &rank->access : NULL;
     rank->gradient = aligned_alloc(64, (size_t)own * fixture_bytes(f));
     if (rank->gradient == NULL)
@@ -120,7 +128,8 @@ static inline void rank_collect(const struct sequence_rank *rank,
     const struct params *params = rank->f->params;
     int own = rank->options.own_chunks;
     for (int i = 0; i < own; i++) {
-        int chunk = rank->options.first_chunk + i;
+        int chunk =
+            model_chunk_at(rank->options.chunks, rank->options.first_place + i);
         out->train[chunk] = rank->train[i];
         out->eval[chunk] = rank->eval[i];
         for (int b = 0; b < params->block_count; b++) {
@@ -174,6 +183,7 @@ sequence_run(struct model_fixture *f, const struct kernels *kernels,
             tap_note("rank %d: %s", r, all[r].text);
         fine &= all[r].fine;
         rank_collect(&all[r], result);
+        result->work[r] = all[r].work;
         free(all[r].gradient);
     }
     memcpy(result->calls, all[0].calls, sizeof result->calls);

@@ -156,7 +156,9 @@ static struct attention_chunk pair_of(const struct ring *r, int64_t queries,
     struct attention_chunk chunk = { .shape = r->local,
                                      .distance =
                                          (queries - keys) * r->c->length,
-                                     .key_ids = r->part[keys].ids };
+                                     .key_ids = r->part[keys].ids,
+                                     .dq_stride =
+                                         query_width(r->c) + kv_width(r->c) };
     chunk.shape.sequence_ids = r->part[queries].ids;
     chunk.shape.random.stream =
         reference_stream(&r->whole, r->c->chunks, queries, keys);

@@ -1,13 +1,14 @@
 /* Attention over chunks in bf16 on every table that has it: the queries of the
  * last chunk against the keys of all. Inputs are bf16 numbers; what is right is
  * the first CPU table's fp32 result on the same numbers, which
- * test_kernels_attention_chunk holds to fp64. */
+ * test_kernels_attention_chunk holds to fp64. What chunks add to is fp32 on
+ * both, and to add nothing changes no bit of it. */
 #include "tests/attention_reference.h"
 #include "tests/bf16_tensor.h"
 
-/* Of the roundings of probabilities, and of out and gradients after each
- * chunk; lse is never rounded. */
-#define ROUNDINGS 0x1p-7
+/* Probabilities, their gradients and out are rounded once each, by 2^-9; what
+ * chunks add to is never rounded. */
+#define ROUNDINGS 0x1.8p-8
 #define FLOATS 5e-6
 #define CHUNKS_MAX 4
 
@@ -40,9 +41,10 @@ struct ring {
     const struct chunk_case *c;
     float *slopes; /* [4] */
     int32_t *ids;  /* [chunks, batch, length] */
-    struct tensor q, out, dout, dq;
-    struct tensor kv[CHUNKS_MAX], dkv[CHUNKS_MAX];
-    float *lse[2]; /* of fp32, of bf16 */
+    struct tensor q, out, dout;
+    struct tensor kv[CHUNKS_MAX];
+    /* of fp32, of bf16 */
+    float *sums[2], *dq[2], *dkv[2][CHUNKS_MAX], *lse[2];
 };
 
 static struct ring ring_create(const struct chunk_case *c)
@@ -53,11 +55,11 @@ static struct ring ring_create(const struct chunk_case *c)
     r.q = tensor_random(tokens * (queries + keys), 1, 2);
     r.out = tensor_random(tokens * queries, 2, 1);
     r.dout = tensor_random(tokens * queries, 3, 1);
-    r.dq = tensor_random(tokens * (queries + keys), 4, 0.5);
     r.ids = check_alloc((size_t)(c->chunks * tokens) * sizeof(*r.ids));
     for (int64_t i = 0; i < c->chunks; i++) {
         r.kv[i] = tensor_random(tokens * keys, 10 + (uint64_t)i, 2);
-        r.dkv[i] = tensor_random(tokens * keys, 20 + (uint64_t)i, 0.5);
+        for (int k = 0; k < 2; k++)
+            r.dkv[k][i] = check_random(tokens * keys, 20 + (uint64_t)i, 0.5);
         for (int64_t t = 0; c->document > 0 && t < tokens; t++)
             r.ids[i * tokens + t] =
                 (int32_t)((i * c->length + t % c->length) / c->document);
@@ -65,8 +67,11 @@ static struct ring ring_create(const struct chunk_case *c)
     r.slopes = check_alloc(4 * sizeof(*r.slopes));
     for (int i = 0; i < 4; i++)
         r.slopes[i] = exp2f(-(float)i - 3);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         r.lse[i] = check_poisoned(tokens * c->heads);
+        r.sums[i] = check_poisoned(tokens * queries);
+        r.dq[i] = check_random(tokens * queries, 4, 0.5);
+    }
     return r;
 }
 
@@ -89,6 +94,7 @@ static struct attention_chunk pair_of(const struct ring *r, int64_t keys)
                    .random = { 17, 5 + (uint64_t)keys, 3000000000 } },
         .distance = (last - keys) * c->length,
         .key_ids = ids == NULL ? NULL : ids + keys * tokens,
+        .dq_stride = c->heads * c->head_dim,
     };
 }
 
@@ -101,7 +107,8 @@ static enum err ring_run(const struct kernels *table, enum dtype dtype,
                          struct ring *r)
 {
     const struct chunk_case *c = r->c;
-    float *lse = r->lse[dtype == DTYPE_BF16];
+    bool half = dtype == DTYPE_BF16;
+    float *lse = r->lse[half], *sums = r->sums[half];
     void *q = data_of(&r->q, dtype), *out = data_of(&r->out, dtype);
     const struct attention shape = pair_of(r, 0).shape;
     struct kernel_ctx ctx = ctx_of(table, &shape, 1);
@@ -111,25 +118,25 @@ static enum err ring_run(const struct kernels *table, enum dtype dtype,
         const struct attention_chunk chunk = pair_of(r, keys);
         rc = table->attention_chunk_forward(&ctx, dtype, &chunk, q,
                                             data_of(&r->kv[keys], dtype),
-                                            k == 0, out, lse);
+                                            k == 0, sums, lse);
     }
+    if (rc == ERR_OK && half)
+        rc = table->convert(&ctx, r->out.n, DTYPE_F32, sums, dtype, out);
+    else
+        memcpy(out, sums, (size_t)r->out.n * sizeof(*sums));
     for (int64_t k = 0; k < c->chunks && rc == ERR_OK; k++) {
         const struct attention_chunk chunk = pair_of(r, k);
         memset(ctx.scratch, 0xff, ctx.scratch_bytes);
         rc = table->attention_chunk_backward(
             &ctx, dtype, &chunk, q, data_of(&r->kv[k], dtype), out, lse,
-            data_of(&r->dout, dtype), data_of(&r->dq, dtype),
-            data_of(&r->dkv[k], dtype));
+            data_of(&r->dout, dtype), r->dq[half], r->dkv[half][k]);
     }
     return rc;
 }
 
-static double tensor_error(const struct tensor *t)
+static double sums_error(float *const sums[2], int64_t n)
 {
-    float *got = check_alloc((size_t)t->n * sizeof(*got));
-    for (int64_t i = 0; i < t->n; i++)
-        got[i] = widened(t->half[i]);
-    return check_error(got, check_widened(t->wide, t->n), t->n);
+    return check_error(sums[1], check_widened(sums[0], n), n);
 }
 
 static void check_case(const struct kernels *cpu, const struct kernels *table,
@@ -149,15 +156,53 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
                     ring_run(table, DTYPE_BF16, &r) == ERR_OK;
     if (!computed)
         check_that(table, false, "attention_chunk: %s", what);
-    double *want_lse = check_widened(r.lse[0], rows);
-    double gradients = tensor_error(&r.dq);
-    for (int64_t i = 0; i < c->chunks; i++)
-        gradients = fmax(gradients, tensor_error(&r.dkv[i]));
-    check_below(table, "attention_chunk_forward", what, tensor_error(&r.out),
-                ROUNDINGS);
+    double gradients = sums_error(r.dq, r.out.n);
+    for (int64_t i = 0; i < c->chunks; i++) {
+        float *const dkv[2] = { r.dkv[0][i], r.dkv[1][i] };
+        gradients = fmax(gradients, sums_error(dkv, r.kv[i].n));
+    }
+    check_below(table, "attention_chunk_forward", what,
+                sums_error(r.sums, r.out.n), ROUNDINGS);
     check_below(table, "attention_chunk_forward's lse", what,
-                check_error(r.lse[1], want_lse, rows), FLOATS);
+                sums_error(r.lse, rows), FLOATS);
     check_below(table, "attention_chunk_backward", what, gradients, ROUNDINGS);
+    check_release();
+}
+
+/* A gradient of 0 leaves the bits of what is added to, and so do keys that no
+ * query sees: nothing is rounded between chunks. */
+static void check_sums(const struct kernels *table)
+{
+    const struct chunk_case c = { 1, 2, 40, 2, 1, 32, 40, false, false, 0 };
+    struct ring r = ring_create(&c);
+    struct attention_chunk own = pair_of(&r, 1), far = pair_of(&r, 0);
+    struct kernel_ctx ctx = ctx_of(table, &own.shape, 1);
+    int64_t n = r.out.n;
+    memset(r.dout.half, 0, (size_t)n * sizeof r.dout.half[0]);
+    enum err rc =
+        table->attention_chunk_forward(&ctx, DTYPE_BF16, &own, r.q.half,
+                                       r.kv[1].half, true, r.sums[1], r.lse[1]);
+    float *sums = check_copy(r.sums[1], n), *lse = check_copy(r.lse[1], 80);
+    bool rounded = true;
+    for (int64_t i = 0; i < n; i++)
+        rounded &= check_bf16_of(sums[i]) == sums[i];
+    if (rc == ERR_OK)
+        rc = table->attention_chunk_forward(&ctx, DTYPE_BF16, &far, r.q.half,
+                                            r.kv[0].half, false, r.sums[1],
+                                            r.lse[1]);
+    if (rc == ERR_OK)
+        rc = table->convert(&ctx, n, DTYPE_F32, r.sums[1], DTYPE_BF16,
+                            r.out.half);
+    if (rc == ERR_OK)
+        rc = table->attention_chunk_backward(&ctx, DTYPE_BF16, &own, r.q.half,
+                                             r.kv[1].half, r.out.half, r.lse[1],
+                                             r.dout.half, r.dq[1], r.dkv[1][1]);
+    check_that(table,
+               rc == ERR_OK && !rounded && check_same(sums, r.sums[1], n) &&
+                   check_same(lse, r.lse[1], 80) &&
+                   check_same(r.dq[0], r.dq[1], n) &&
+                   check_same(r.dkv[0][1], r.dkv[1][1], r.kv[1].n),
+               "attention_chunk: sums of bf16 are fp32 between chunks");
     check_release();
 }
 
@@ -168,15 +213,15 @@ static void check_refusal(const struct kernels *table)
     struct ring r = ring_create(&c);
     struct attention_chunk chunk = pair_of(&r, 0);
     struct kernel_ctx ctx = ctx_of(table, &chunk.shape, 1);
-    check_that(table,
-               table->attention_chunk_forward(
-                   &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half, true,
-                   r.out.half, r.lse[1]) == ERR_UNSUPPORTED &&
-                   table->attention_chunk_backward(
-                       &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half,
-                       r.out.half, r.lse[1], r.dout.half, r.dq.half,
-                       r.dkv[0].half) == ERR_UNSUPPORTED,
-               "attention_chunk: heads of 136 are refused");
+    check_that(
+        table,
+        table->attention_chunk_forward(&ctx, DTYPE_BF16, &chunk, r.q.half,
+                                       r.kv[0].half, true, r.sums[1],
+                                       r.lse[1]) == ERR_UNSUPPORTED &&
+            table->attention_chunk_backward(
+                &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half, r.out.half,
+                r.lse[1], r.dout.half, r.dq[1], r.dkv[1][0]) == ERR_UNSUPPORTED,
+        "attention_chunk: heads of 136 are refused");
     check_release();
 }
 
@@ -188,6 +233,7 @@ int main(void)
         return tap_done();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         check_case(cpu, table, &cases[i]);
+    check_sums(table);
     check_refusal(table);
     return tap_done();
 }

@@ -2,6 +2,7 @@
  * same bits of every chunk on any number of ranks, whatever is computed again
  * or packed, and what a rank needs for it. */
 
+#include "kernels/kernel_profile.h"
 #include "src/model/model.h"
 #include "src/model/model_impl.h"
 #include "tests/played_device.h"
@@ -80,7 +81,9 @@ static void check_case(struct model_fixture *f, const struct kernels *kernels,
     if (!tap_ok(one != NULL, "%s: trains", text))
         return;
     check_result(f, want, chunks, one, text);
-    for (int ranks = 2; ranks <= chunks; ranks *= 2) {
+    for (int ranks = 2; ranks <= chunks && ranks <= THREAD_GROUP_MAX; ranks++) {
+        if (chunks % ranks != 0)
+            continue;
         struct sequence_result *more =
             sequence_run(f, kernels, &options, ranks);
         tap_ok(sequence_same(f, chunks, one, more),
@@ -111,13 +114,15 @@ static void test_cases(void)
 {
     static struct expected want;
     const struct kernels *const *tables = kernels_all();
+    static const int chunks_of[] = { 1, 2, 3, 4, 6 };
     for (size_t i = 0; i < CASES; i++)
-        for (int which = 0; which < 6; which++) {
-            int chunks = 1 << which / 2;
+        for (int which = 0; which < 10; which++) {
+            int chunks = chunks_of[which / 2];
             struct model_fixture *f =
                 fixture_of(cases[i].config, 2, 12, which % 2 > 0);
             expect(f, chunks, &want);
-            for (int k = 0; tables[k] != NULL; k++)
+            for (int k = 0; tables[k] != NULL && (chunks % 3 > 0 || k == 0);
+                 k++)
                 check_case(f, tables[k], &want, chunks, cases[i].name);
             fixture_destroy(f);
         }
@@ -169,6 +174,62 @@ static void test_long(const struct kernels *kernels)
                    "parameters are reached in the same order");
         sequence_result_destroy(want);
         sequence_result_destroy(got);
+    }
+    fixture_destroy(f);
+}
+
+/* --- the work of ranks --- */
+
+static const struct kernels *counted;
+
+static enum err count_forward KERNEL_LIKE(attention_chunk_forward)
+{
+    sequence_work += kernel_work_attention_chunk_forward(ctx, dtype, chunk, q,
+                                                         kv, first, out, lse)
+                         .flop;
+    return counted->attention_chunk_forward(ctx, dtype, chunk, q, kv, first,
+                                            out, lse);
+}
+
+static enum err count_backward KERNEL_LIKE(attention_chunk_backward)
+{
+    sequence_work += kernel_work_attention_chunk_backward(
+                         ctx, dtype, chunk, q, kv, out, lse, dout, dq, dkv)
+                         .flop;
+    return counted->attention_chunk_backward(ctx, dtype, chunk, q, kv, out, lse,
+                                             dout, dq, dkv);
+}
+
+/* Even where every rank has whole pairs of a first and a last chunk; chunks
+ * that are neighbours would have (2 ranks - 1) / ranks times the mean. */
+static void test_work(const struct kernels *kernels)
+{
+    static const int layouts[][2] = { { 2, 1 }, { 4, 2 }, { 6, 3 }, { 4, 1 },
+                                      { 3, 3 }, { 4, 4 }, { 6, 2 } };
+    struct model_config config = { FOUNDRY };
+    struct model_fixture *f = fixture_of(config, 2, 12, false);
+    struct kernels counting = *kernels;
+    counted = kernels;
+    counting.attention_chunk_forward = count_forward;
+    counting.attention_chunk_backward = count_backward;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        int chunks = layouts[i][0], ranks = layouts[i][1];
+        struct model_options options = sequence_options(f, chunks);
+        struct sequence_result *got =
+            sequence_run(f, &counting, &options, ranks);
+        double most = 0.0, sum = 0.0;
+        for (int r = 0; got != NULL && r < ranks; r++) {
+            most = fmax(most, got->work[r]);
+            sum += got->work[r];
+        }
+        bool even = chunks / ranks % 2 == 0;
+        tap_ok(got != NULL && sum > 0.0 &&
+                   (even ? most * ranks == sum
+                         : most * ranks <= sum * (2.0 * chunks - 1) / chunks),
+               "%d chunks on %d ranks: most work %.3f of the mean", chunks,
+               ranks, most * ranks / sum);
+        if (got != NULL)
+            sequence_result_destroy(got);
     }
     fixture_destroy(f);
 }
@@ -359,6 +420,7 @@ int main(void)
     for (int k = 0; tables[k] != NULL; k++) {
         tap_note("%s", tables[k]->kernel_set);
         test_long(tables[k]);
+        test_work(tables[k]);
         test_chunks_apart(tables[k]);
         for (size_t i = 0; i < CASES; i++)
             test_memories(tables[k], cases[i].name, cases[i].config);

@@ -170,6 +170,27 @@ static void test_before(struct world *world)
     everywhere(world, rc == ERR_OK, "fast takes any");
 }
 
+/* Zigzag has another order of chunks, which only a run with chunks has. */
+static void test_chunks(struct world *world)
+{
+    const char *set = set_name(0);
+    const char *more = "parallel.strategy=zero2 parallel.sequence_chunks=4 "
+                       "parallel.allow_arithmetic_change=true";
+    enum err rc =
+        go_on(world, "chunks", set,
+              "parallel.strategy=zero2 parallel.sequence_chunks=4", NOW);
+    if (rc == ERR_OK)
+        rc = go_on(world, "chunks", set,
+                   "parallel.strategy=zero2 parallel.sequence_chunks=4", NULL);
+    everywhere(world, rc == ERR_CHECKPOINT && strstr(err_text(), NOW) != NULL,
+               "chunks that were neighbours on their ranks are refused");
+    rc = go_on(world, "chunks", set, more, NULL);
+    everywhere(world,
+               rc == ERR_OK &&
+                   lists(world, "chunks", 2 * STEPS, NOW "," NOW ", chunks 2"),
+               "and go on where that is allowed");
+}
+
 /* Ranks of one start. */
 static void test_same(struct world *world)
 {
@@ -192,6 +213,7 @@ static void tests(struct world *world)
     test_sets(world);
     test_mixed(world);
     test_before(world);
+    test_chunks(world);
     test_same(world);
 }
 

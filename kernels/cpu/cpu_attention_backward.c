@@ -21,6 +21,7 @@ struct backward {
     int64_t key_stride;
     const float *q, *kv, *out, *lse, *dout;
     bool accumulate; /* into dq and dkv */
+    int64_t dq_stride;
     float *dq, *dkv;
 };
 
@@ -127,7 +128,10 @@ static void tile_backward(struct tile *tile, const struct backward *b,
     cpu_tile_pack(tile->keys, d, k, tile->key_stride, in->keys,
                   packed_stride(d));
     queries_add(tile, first, shape->scale, in->ds, in->keys,
-                b->dq + queries_at(tile), qkv_stride(shape));
+                b->dq +
+                    (tile->sequence * shape->seq + tile->first) * b->dq_stride +
+                    tile->head * d,
+                b->dq_stride);
     keys_add(tile, first_keys, shape->scale, in->ds, in->q,
              b->dkv + keys_at(tile));
     keys_add(tile, first_keys, 1.0f, in->p, in->dout, b->dkv + values_at(tile));
@@ -210,6 +214,7 @@ enum err CPU_SYMBOL(attention_backward) KERNEL_LIKE(attention_backward)
         .out = out,
         .lse = lse,
         .dout = dout,
+        .dq_stride = qkv_stride(shape),
         .dq = dqkv,
         .dkv = (float *)dqkv + out_stride(shape),
     };
@@ -230,6 +235,7 @@ enum err CPU_SYMBOL(attention_chunk_backward)
         .lse = lse,
         .dout = dout,
         .accumulate = true,
+        .dq_stride = chunk->dq_stride,
         .dq = dq,
         .dkv = dkv,
     };

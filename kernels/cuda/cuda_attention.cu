@@ -64,9 +64,9 @@ struct running {
 
 /* The 16 queries from `first` on. Of those that saw keys before out is their
  * products' sum, with a peak of lse and a sum of 1. */
-template <class T, int D>
+template <int D>
 CUDA_DEVICE void begin(const struct cuda_pair &pair, const struct cuda_view &v,
-                       int first, const T *out, const float *lse,
+                       int first, const float *out, const float *lse,
                        struct running *all, float (*sum)[4])
 {
     *all = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
@@ -79,15 +79,14 @@ CUDA_DEVICE void begin(const struct cuda_pair &pair, const struct cuda_view &v,
     for (int r = 0; r < 2; r++, row += 8) {
         float before = row < pair.seq ? lse[v.stats + row] : -INFINITY;
         bool seen = before != -INFINITY;
-        const T *p = out + v.out + row * pair.shape.heads * width + column;
+        const float *p = out + v.out + row * pair.shape.heads * width + column;
         all->peak[r] = seen ? before * CUDA_LOG2_E : -FLT_MAX;
         all->sum[r] = seen && column == 0 ? 1.0f : 0.0f;
         CUDA_UNROLL
         for (int j = 0; j < D / 8; j++) {
             for (int i = 0; i < 2; i++)
-                sum[j][2 * r + i] = seen && j * 8 + column + i < width
-                                        ? cuda_value(p[j * 8 + i])
-                                        : 0.0f;
+                sum[j][2 * r + i] =
+                    seen && j * 8 + column + i < width ? p[j * 8 + i] : 0.0f;
         }
     }
 }
@@ -142,7 +141,7 @@ CUDA_DEVICE void scale_rows(const float factor[2], float (*x)[4])
 template <class T, int D>
 CUDA_DEVICE void finish(const struct cuda_pair &pair, const struct cuda_view &v,
                         int first, struct running all, const float (*sum)[4],
-                        T *out, float *lse)
+                        void *out, float *lse)
 {
     float factor[2];
     unsigned rows = 0;
@@ -158,9 +157,9 @@ CUDA_DEVICE void finish(const struct cuda_pair &pair, const struct cuda_view &v,
         if (cuda_lane() % 4 == 0 && row < pair.seq && !same)
             lse[v.stats + row] = (all.peak[r] + log2f(total)) * CUDA_LN_2;
     }
-    cuda_tile_store<D>(pair, first, rows, factor, sum,
-                       pair.shape.heads * pair.shape.head_dim, false,
-                       out + v.out);
+    cuda_results_store<D, T>(pair, first, rows, factor, sum,
+                             pair.shape.heads * pair.shape.head_dim, false, out,
+                             v.out);
 }
 
 template <class T, int D, int COLUMNS>
@@ -206,7 +205,7 @@ CUDA_DEVICE void add_keys(
 template <class T, int D, bool DROPOUT>
 static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
                                      cuda_tile<T>::resident)
-    attention_forward(struct cuda_pair pair, const T *q, const T *kv, T *out,
+    attention_forward(struct cuda_pair pair, const T *q, const T *kv, void *out,
                       float *lse)
 {
     const int rows = forward<T, D, DROPOUT>::rows,
@@ -229,8 +228,8 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
     CUDA_UNROLL
     for (int m = 0; m < blocks; m++) {
         part[m].first_row = first + warp * warp_rows + m * CUDA_MMA_ROWS;
-        begin<T, D>(pair, v, part[m].first_row, out, lse, &all[m],
-                    sum + m * D / 8);
+        begin<D>(pair, v, part[m].first_row, (const float *)out, lse, &all[m],
+                 sum + m * D / 8);
     }
     cuda_walk_on(pair, cuda_ids_of(pair, v, true), range, columns, &walk);
     if (walk.at < walk.end) {
@@ -283,7 +282,7 @@ static enum err forward_launch(const struct forward_call *c)
     TRY(cuda_attention_grant(c->op, kernel, bytes));
     CUDA_LAUNCH(kernel, cuda_blocks(tiles * s->batch * s->heads),
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
-                (const T *)c->q, (const T *)c->kv, (T *)c->out, c->lse);
+                (const T *)c->q, (const T *)c->kv, c->out, c->lse);
     return cuda_launched(c->op);
 }
 

@@ -45,15 +45,18 @@ struct cuda_pair {
     struct attention shape;
     const int32_t *key_ids; /* NULL if sequence_ids are */
     int64_t key_stride;     /* from one token's keys to the next one's */
+    int64_t dq_stride;
     int seq, distance;
     int window; /* keys that a query sees, itself the last; INT_MAX: all */
     /* There are results already: forward merges its own with them, backward
      * adds to them. */
     bool more;
+    bool sums; /* results are fp32, whatever the operands are */
 };
 
 static inline struct cuda_pair cuda_pair_of(const struct attention_chunk *chunk,
-                                            int64_t key_stride, bool more)
+                                            int64_t key_stride, bool more,
+                                            bool sums)
 {
     const struct attention *s = &chunk->shape;
     assert(s->batch > 0 && s->head_dim > 0);
@@ -65,9 +68,15 @@ static inline struct cuda_pair cuda_pair_of(const struct attention_chunk *chunk,
     assert((chunk->key_ids == NULL) == (s->sequence_ids == NULL));
     bool bound = s->window > 0 && s->window < INT_MAX;
     struct cuda_pair pair = {
-        *s,          chunk->key_ids,       key_stride,
-        (int)s->seq, (int)chunk->distance, bound ? (int)s->window : INT_MAX,
-        more
+        *s,
+        chunk->key_ids,
+        key_stride,
+        chunk->dq_stride,
+        (int)s->seq,
+        (int)chunk->distance,
+        bound ? (int)s->window : INT_MAX,
+        more,
+        sums,
     };
     return pair;
 }
@@ -80,15 +89,16 @@ cuda_qkv_stride(const struct attention &s)
 
 static inline struct cuda_pair cuda_pair_whole(const struct attention *s)
 {
-    const struct attention_chunk chunk = { *s, 0, s->sequence_ids };
-    return cuda_pair_of(&chunk, cuda_qkv_stride(*s), false);
+    const struct attention_chunk chunk = { *s, 0, s->sequence_ids,
+                                           cuda_qkv_stride(*s) };
+    return cuda_pair_of(&chunk, cuda_qkv_stride(*s), false, false);
 }
 
 static inline struct cuda_pair
 cuda_pair_chunks(const struct attention_chunk *chunk, bool more)
 {
     const struct attention *s = &chunk->shape;
-    return cuda_pair_of(chunk, 2 * s->kv_heads * s->head_dim, more);
+    return cuda_pair_of(chunk, 2 * s->kv_heads * s->head_dim, more, true);
 }
 
 /* Bytes from the first queries to the first keys of a packed tensor. */
@@ -99,7 +109,7 @@ static inline size_t cuda_keys_at(enum dtype dtype, const struct attention *s)
 
 /* A query head of a sequence. */
 struct cuda_view {
-    int64_t q;     /* of the head's first token among the queries */
+    int64_t q, dq; /* of the head's first token among the queries */
     int64_t k, v;  /* among the keys and values */
     int64_t out;   /* and in out */
     int64_t stats; /* and in lse */
@@ -121,6 +131,7 @@ CUDA_DEVICE struct cuda_view cuda_view_of(const struct cuda_pair &pair,
     int64_t kv = head / (s.heads / s.kv_heads), token = sequence * s.seq;
     v.token = token;
     v.q = token * cuda_qkv_stride(s) + head * s.head_dim;
+    v.dq = token * pair.dq_stride + head * s.head_dim;
     v.k = token * pair.key_stride + kv * s.head_dim;
     v.v = v.k + s.kv_heads * s.head_dim;
     v.out = (token * s.heads + head) * s.head_dim;
@@ -203,6 +214,22 @@ CUDA_DEVICE void cuda_tile_store(const struct cuda_pair &pair, int first,
             two[i] += add && i < left ? cuda_value(p[i]) : 0.0f;
         cuda_store<2>(p, left, two);
     }
+}
+
+/* The same for results: from element `at` of `to` on, in the type that those
+ * of this pair have. */
+template <int D, class T>
+CUDA_DEVICE void cuda_results_store(const struct cuda_pair &pair, int first,
+                                    unsigned rows, const float factor[2],
+                                    const float (*x)[4], int64_t stride,
+                                    bool add, void *to, int64_t at)
+{
+    if (pair.sums)
+        cuda_tile_store<D>(pair, first, rows, factor, x, stride, add,
+                           (float *)to + at);
+    else
+        cuda_tile_store<D>(pair, first, rows, factor, x, stride, add,
+                           (T *)to + at);
 }
 
 struct cuda_range {

@@ -108,7 +108,7 @@ template <class T, int D, bool DROPOUT>
 static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
                                      cuda_tile<T>::resident)
     attention_dq(struct cuda_pair pair, const T *q, const T *kv,
-                 const float *lse, const float *delta, const T *dout, T *dq)
+                 const float *lse, const float *delta, const T *dout, void *dq)
 {
     typedef struct backward_shared<T, D> arrays;
     const int rows = cuda_tile<T>::rows, columns = backward<T, D>::columns;
@@ -152,8 +152,8 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
                                     shared, &shared->stage[stage], sum);
     }
     const float factor[2] = { s.scale, s.scale };
-    cuda_tile_store<D>(pair, part.first_row, 3, factor, sum, stride, pair.more,
-                       dq + v.q);
+    cuda_results_store<D, T>(pair, part.first_row, 3, factor, sum,
+                             pair.dq_stride, pair.more, dq, v.dq);
 }
 
 /* A tile of queries of one head: dv += p^T dout, dk += ds^T q / scale. */
@@ -253,7 +253,8 @@ template <class T, int D, bool DROPOUT>
 static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
                                      cuda_tile<T>::resident)
     attention_dkv(struct cuda_pair pair, const T *q, const T *kv,
-                  const float *lse, const float *delta, const T *dout, T *dkv)
+                  const float *lse, const float *delta, const T *dout,
+                  void *dkv)
 {
     typedef struct backward_shared<T, D> arrays;
     const int rows = cuda_tile<T>::rows, columns = backward<T, D>::columns;
@@ -312,10 +313,10 @@ static __global__ void CUDA_RESIDENT(cuda_tile<T>::threads,
     sequence = cuda_anew((int)blockIdx.x) % kv_heads / s.kv_heads;
     head = cuda_anew((int)blockIdx.x) % kv_heads % s.kv_heads * group;
     v = cuda_view_of(pair, sequence, head);
-    cuda_tile_store<D>(pair, part.first_row, 3, factor, dk, stride, pair.more,
-                       dkv + v.k);
-    cuda_tile_store<D>(pair, part.first_row, 3, one, dv, stride, pair.more,
-                       dkv + v.v);
+    cuda_results_store<D, T>(pair, part.first_row, 3, factor, dk, stride,
+                             pair.more, dkv, v.k);
+    cuda_results_store<D, T>(pair, part.first_row, 3, one, dv, stride,
+                             pair.more, dkv, v.v);
 }
 
 size_t CUDA_SYMBOL(attention_scratch)(const struct kernel_limits *limits)
@@ -350,11 +351,11 @@ static enum err backward_run(const struct backward_call *c)
     CUDA_LAUNCH(dkv_kernel, cuda_blocks(tiles * s->batch * s->kv_heads),
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
                 (const T *)c->q, (const T *)c->kv, c->lse, delta,
-                (const T *)c->dout, (T *)c->dkv);
+                (const T *)c->dout, c->dkv);
     CUDA_LAUNCH(dq_kernel, cuda_blocks(tiles * s->batch * s->heads),
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
                 (const T *)c->q, (const T *)c->kv, c->lse, delta,
-                (const T *)c->dout, (T *)c->dq);
+                (const T *)c->dout, c->dq);
     return cuda_launched(c->op);
 }
 

@@ -17,15 +17,24 @@
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
+int model_chunk_at(int chunks, int place)
+{
+    assert(place >= 0 && place < chunks);
+    return place % 2 == 0 ? place / 2 : chunks - 1 - place / 2;
+}
+
 static enum err model_open_passes(struct model *model)
 {
+    const struct model_options *options = &model->options;
     size_t own = (size_t)model->options.own_chunks;
     size_t layers = (size_t)model->config.n_layers;
     TRY(new_zeroed(&model->passes, own));
     TRY(new_zeroed(&model->layers, own * layers));
     for (int i = 0; i < model->options.own_chunks; i++) {
         model->passes[i].model = model;
-        model->passes[i].chunk = model->options.first_chunk + i;
+        model->passes[i].place = i;
+        model->passes[i].chunk =
+            model_chunk_at(model->options.chunks, options->first_place + i);
         model->passes[i].layers = model->layers + (size_t)i * layers;
     }
     return ERR_OK;
@@ -49,10 +58,10 @@ static enum err model_open(const struct model_config *config,
     if (options->chunks == 0)
         model->options.chunks = model->options.own_chunks = 1;
     assert(model->options.seq_len % model->options.chunks == 0);
-    assert(model->options.own_chunks >= 1 && options->first_chunk >= 0);
+    assert(model->options.own_chunks >= 1 && options->first_place >= 0);
     assert(model->options.chunks % model->options.own_chunks == 0);
-    assert(options->first_chunk % model->options.own_chunks == 0);
-    assert(options->first_chunk < model->options.chunks);
+    assert(options->first_place % model->options.own_chunks == 0);
+    assert(options->first_place < model->options.chunks);
     assert(!options->fp8 || options->dtype == DTYPE_BF16);
     model->ctx.threads = options->threads;
     model->ctx.stream = options->stream;
@@ -178,7 +187,7 @@ enum err model_create(const struct model_config *config,
     const struct group_access *sequence = options->sequence;
     int ranks = model->options.chunks / model->options.own_chunks;
     assert(ranks == (sequence != NULL ? sequence->size : 1));
-    assert(model->options.first_chunk ==
+    assert(model->options.first_place ==
            (sequence != NULL ? sequence->rank : 0) * model->options.own_chunks);
     (void)sequence;
     (void)ranks;

@@ -2,11 +2,13 @@
  * table, one leaf at a time.
  *
  * A leaf's sequences may be cut into chunks of equal length, which a group of
- * ranks computes together, each some neighbouring chunks of every sequence. An
- * op sees the rows of one chunk, each chunk has a loss, gradients and random
- * numbers of its own, and what is added across chunks is added in the order of
- * chunks: so the bits of a chunk depend on the number of chunks, not on the
- * number of ranks. Only attention looks across chunks (model_sequence.c).
+ * ranks computes together. Chunks are dealt in zigzag, a first one and a last
+ * one in turn, because late queries have more keys: place p has chunk
+ * model_chunk_at(chunks, p), and a rank has neighbouring places. An op sees the
+ * rows of one chunk, each chunk has a loss, gradients and random numbers of its
+ * own, and what is added across chunks is added in the order of places: so the
+ * bits of a chunk depend on the number of chunks, not on the number of ranks.
+ * Only attention looks across chunks (model_sequence.c).
  *
  * Gradients are made of what trains only, and backward ends with the lowest
  * layer of which something does.
@@ -93,10 +95,16 @@ struct model_options {
     int chunks;     /* that sequences are cut into; 0 is as 1, in one piece;
                        divides the seq_len of every leaf */
     int own_chunks; /* of these, this rank's; divides chunks; 0 with chunks 0 */
-    int first_chunk; /* number of its first one: rank * own_chunks */
+    int first_place; /* of its first one: rank * own_chunks */
     const struct group_access *sequence; /* the ranks that have the others, in
                                             order; borrowed; NULL: nobody */
 };
+
+/* Version of the order in which a sequence's chunks meet and are added, raised
+ * whenever that gives other bits. Checkpoints of runs with several record it. */
+#define MODEL_CHUNKS 2
+/* The chunk at a place: 0, chunks - 1, 1, chunks - 2 and so on. */
+int model_chunk_at(int chunks, int place);
 
 /* options->seq_len <= config->max_seq_len; options->expert_degree divides
  * config->experts. params and kernels are borrowed. */

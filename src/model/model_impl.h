@@ -114,13 +114,14 @@ struct staged_rows {
 
 /* What attention across chunks needs; nothing of it is there for a sequence in
  * one piece. A set is keys and values of a rank's chunks, one chunk after the
- * other: [own_chunks][n, 2 kv_heads, head_dim]. */
+ * other as in the sequence: [own_chunks][n, 2 kv_heads, head_dim]. */
 struct ring {
     void *kv;       /* the own set */
-    void *kv_in[2]; /* another rank's, in turn */
-    void *dkv[2]; /* gradient of a set, complete up to this rank's queries; one
-                     is worked on, the other travels */
-    void *dkv_home; /* gradient of the own set, from the last rank */
+    void *kv_in[2]; /* another rank's, or its first chunks, in turn */
+    float *dkv[2]; /* gradient of a set, complete up to this rank's queries; one
+                       is worked on, the other travels */
+    float *sums;   /* [own_chunks][n, queries] SAVED_ATT, then the queries'
+                    gradient; NULL in fp32, where these are sums themselves */
 };
 
 /* A leaf's numbers as ops read them; nothing of it is there where they read the
@@ -171,6 +172,7 @@ struct model {
  * through a block together, because attention looks from one to another. */
 struct pass {
     struct model *model;
+    int place;                  /* among the own ones */
     int chunk;                  /* its number in the whole sequence */
     struct layer *layers;       /* [n_layers] */
     void *live[SAVED_KINDS];    /* where some block has none of its own */

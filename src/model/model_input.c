@@ -58,9 +58,7 @@ void model_input_destroy(struct model *model)
 
 static int32_t *tokens_of(const struct pass *pass, int32_t *numbers)
 {
-    int i = pass->chunk - pass->model->options.first_chunk;
-    assert(i >= 0 && i < pass->model->options.own_chunks);
-    return numbers + i * pass->model->input.stride;
+    return numbers + pass->place * pass->model->input.stride;
 }
 
 static int32_t *labels_of(const struct pass *pass, int32_t *numbers)

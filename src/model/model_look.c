@@ -80,9 +80,8 @@ enum err model_look_at(const struct pass *pass, const void *stream)
     const struct stream_look *look = model->look;
     enum dtype dtype = model->options.dtype;
     int64_t n = pass->n * model->config.d_model;
-    int64_t chunk = pass->chunk - model->options.first_chunk;
     struct stream_figures *out =
-        &look->figures[chunk * model->config.n_layers + pass->number];
+        &look->figures[pass->place * model->config.n_layers + pass->number];
     /* whole rows, so that the host's share makes no difference */
     int64_t most = (int64_t)(look->host_bytes / dtype_bytes(dtype)) / ROW * ROW;
     *out = (struct stream_figures){ 0 };

@@ -34,11 +34,13 @@ static void name_arithmetic(struct run *run)
 {
     const struct kernels *kernels = run->engine.kernels;
     bool cpu = strcmp(kernels->backend, "cpu") == 0;
-    char text[224];
+    char text[224], chunks[32] = "";
     kernels->describe(text, sizeof text);
+    if (run->settings.parallel.sequence_chunks > 1)
+        snprintf(chunks, sizeof chunks, ", chunks %d", MODEL_CHUNKS);
     snprintf(run->engine.arithmetic, sizeof run->engine.arithmetic,
-             "%s%s%s %s, sums %d", kernels->backend, cpu ? "" : "/",
-             cpu ? "" : kernels->kernel_set, text, REPLICA_SUMS);
+             "%s%s%s %s, sums %d%s", kernels->backend, cpu ? "" : "/",
+             cpu ? "" : kernels->kernel_set, text, REPLICA_SUMS, chunks);
 }
 
 static enum err open_kernels(struct run *run)

@@ -226,7 +226,7 @@ static enum err make_model(struct run *run)
     options.sequence = replica_sequence(run->engine.replica);
     options.experts = replica_experts(run->engine.replica);
     if (options.sequence != NULL)
-        options.first_chunk = options.sequence->rank * options.own_chunks;
+        options.first_place = options.sequence->rank * options.own_chunks;
     TRY(model_create(config, run->engine.params, run->engine.kernels, &options,
                      &run->engine.model));
     if (run->engine.fp8 != NULL) {
