@@ -72,3 +72,18 @@ reduces() {
     grep '"node0", "node1"\], "node_ranks": \[1, 3\]' "$DIR"/nodes3/ledger*
     [ "$(digest "$DIR/nodes3")" = "$(digest "$DIR/nodes2")" ]
 }
+
+@test "weights are shared within uneven nodes by what divides them" {
+    make_data
+    # shellcheck disable=SC2016
+    printf '%s\n' '#!/bin/sh' \
+        'exec unshare --uts sh -c "hostname node\$((OMPI_COMM_WORLD_RANK / 4))
+            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
+    chmod +x "$DIR/on-node"
+    local command
+    command_of 6 "$DIR/uneven"
+    "$MPIRUN" 6 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero3 \
+        parallel.slots=6 train.global_batch=12 2>"$DIR/log"
+    grep '"node_ranks": \[4, 2\]' "$DIR"/uneven/ledger*
+    grep -E 'shard_degree *[=:] *2;' "$DIR/uneven/config.cfg"
+}

@@ -30,17 +30,21 @@ static bool in_order(struct comm *comm, const struct topology *t,
 static void test_torn(void)
 {
     static const struct {
-        int counts[3], degree, first;
+        int counts[3], degree, first, group;
     } cases[] = {
-        { { 4, 4, 4 }, 4, -1 }, { { 4, 4, 4 }, 2, -1 }, { { 4, 4, 4 }, 6, -1 },
-        { { 4, 4, 4 }, 3, 3 },  { { 1, 3, 4 }, 2, 0 },  { { 2, 1, 3 }, 2, 2 },
-        { { 1, 1, 1 }, 3, -1 }, { { 3, 2, 3 }, 4, -1 },
+        { { 4, 4, 4 }, 4, -1, 4 }, { { 4, 4, 4 }, 2, -1, 4 },
+        { { 4, 4, 4 }, 6, -1, 4 }, { { 4, 4, 4 }, 3, 3, 4 },
+        { { 1, 3, 4 }, 2, 0, 1 },  { { 2, 1, 3 }, 2, 2, 1 },
+        { { 1, 1, 1 }, 3, -1, 1 }, { { 3, 2, 3 }, 4, -1, 1 },
+        { { 8, 8, 4 }, 4, -1, 4 }, { { 6, 8, 6 }, 2, -1, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct topology *t = NULL;
         tap_ok(topology_describe(cases[i].counts, 3, &t) == ERR_OK, "made");
         tap_is_int(topology_torn(t, cases[i].degree), cases[i].first,
                    "groups of %d", cases[i].degree);
+        tap_is_int(topology_group(t), cases[i].group, "the largest whole one");
+        tap_is_int(topology_torn(t, cases[i].group), -1, "is on one node");
         topology_destroy(t);
     }
 }
@@ -73,6 +77,7 @@ int main(int argc, char **argv)
     tap_ok(t->nodes == (ranks < 2 ? 1 : 2) && t->most == (ranks + 1) / 2 &&
                t->least == (ranks < 2 ? 1 : ranks / 2),
            "nodes and how many ranks they have");
+    tap_is_int(topology_group(t), ranks == 4 ? 2 : 1, "what divides them");
     test_torn();
     topology_destroy(t);
     comm_destroy(comm);

@@ -246,12 +246,14 @@ static void test_strategy(struct train_settings *s)
            "%s", why);
     static const struct {
         const char *given;
-        int node_ranks, degree;
+        int node_ranks, group_ranks, degree;
     } open[] = {
-        { "", 2, 2 }, /* of 4 ranks */
-        { "", 4, 0 }, /* one node */
-        { "parallel.shard_degree=-1", 2, -1 },
-        { "parallel.shard_degree=1", 2, 1 },
+        { "", 2, 0, 2 }, /* of 4 ranks */
+        { "", 4, 0, 0 }, /* one node */
+        { "", 1, 1, 0 }, /* of nodes of 1 and 3, and of 3 and 1 */
+        { "", 3, 1, 0 },
+        { "parallel.shard_degree=-1", 2, 0, -1 },
+        { "parallel.shard_degree=1", 2, 0, 1 },
     };
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
         char line[128];
@@ -259,12 +261,14 @@ static void test_strategy(struct train_settings *s)
                  open[i].given);
         load(line, s);
         place.node_ranks = open[i].node_ranks;
+        place.group_ranks = open[i].group_ranks;
         tap_ok(train_memory_strategy(s, &place, SIZE_MAX, why, sizeof why) ==
                        ERR_OK &&
                    s->parallel.strategy == REPLICA_ZERO3,
                "zero3 %s: %s", open[i].given, why);
         tap_is_int(s->parallel.shard_degree, open[i].degree, "its degree");
     }
+    place.group_ranks = 0;
 }
 
 /* What a node has is for all its ranks; weights that they share count once. */

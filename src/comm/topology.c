@@ -58,6 +58,17 @@ int topology_torn(const struct topology *t, int degree)
     return -1;
 }
 
+int topology_group(const struct topology *t)
+{
+    int group = 0; /* the greatest common divisor, by Euclid */
+    for (int n = 0; n < t->nodes; n++)
+        for (int count = topology_count(t, n), rest; count > 0; count = rest) {
+            rest = group % count;
+            group = count;
+        }
+    return group;
+}
+
 void topology_destroy(struct topology *topology)
 {
     if (topology == NULL)

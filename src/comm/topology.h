@@ -23,6 +23,9 @@ enum err topology_describe(const int *counts, int nodes, struct topology **out);
 /* The first rank of the first group of `degree` neighbours that is on more nodes than so
  * many ranks must be; -1: there is none. */
 int topology_torn(const struct topology *topology, int degree);
+/* The most neighbours of which no group is on two nodes: they divide the ranks of every
+ * node. */
+int topology_group(const struct topology *topology);
 /* NULL is fine. */
 void topology_destroy(struct topology *topology);
 

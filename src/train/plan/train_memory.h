@@ -27,7 +27,9 @@ struct train_memory_place {
     const struct kernels *kernels;
     int threads;    /* per rank */
     int ranks;      /* at most train_memory_ranks_max() */
-    int node_ranks; /* of them on the node with most; 0: all */
+    int node_ranks; /* of them on this node; 0: all */
+    /* neighbours of which no group is on two nodes; 0: node_ranks */
+    int group_ranks;
     /* What there is for each rank: where tensors lie, on the host beside a
      * device, and address space that it may still map; 0: not known. Ranks of a
      * node have equal parts of its memory. */

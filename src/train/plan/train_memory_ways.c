@@ -142,18 +142,19 @@ static void add_spread(const struct planner *planner, struct spread spread,
         list[(*count)++] = spread;
 }
 
-static int node_ranks(const struct train_memory_place *place)
+static int group_ranks(const struct train_memory_place *place)
 {
-    return place->node_ranks > 0 ? place->node_ranks : place->ranks;
+    int node = place->node_ranks > 0 ? place->node_ranks : place->ranks;
+    return place->group_ranks > 0 ? place->group_ranks : node;
 }
 
 /* zero3 within one node, two, four, ...: within a node to gather costs little, so
- * smaller groups save nothing. */
+ * smaller groups save nothing. Of uneven nodes, within what divides them all. */
 static void add_groups(const struct planner *planner,
                        struct spread list[SPREADS_MAX], int *count)
 {
     int ranks = planner->place->ranks;
-    for (int degree = node_ranks(planner->place); degree > 1 && degree < ranks;
+    for (int degree = group_ranks(planner->place); degree > 1 && degree < ranks;
          degree *= 2)
         add_spread(planner, (struct spread){ REPLICA_ZERO3, degree }, list,
                    count);

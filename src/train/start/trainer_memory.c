@@ -27,24 +27,29 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/comm/topology.h"
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
 #include "src/train/start/run_data.h"
 
 /* What there is, before anything is taken. The ranks of a node have equal parts
  * of what it has left. */
-static void measure_place(struct run *run)
+static enum err measure_place(struct run *run)
 {
     const struct kernel_memory *memory = run->engine.kernels->memory;
-    int node_ranks = comm_local_size(run->comm);
-    assert(node_ranks > 0 && run->engine.place.ranks == 0);
+    struct topology *t = NULL;
+    int sharing = comm_local_size(run->comm);
+    assert(sharing > 0 && run->engine.place.ranks == 0);
+    TRY(topology_create(run->comm, &t));
+    int node_ranks = topology_count(t, t->node[run->rank]);
+    topology_destroy(t);
     size_t available = memory_available("");
     size_t space = memory_address_space();
     if (space != SIZE_MAX)
         memory_share_heap();
     size_t part = 0;
     if (available != SIZE_MAX)
-        part = available / (size_t)node_ranks + memory_resident();
+        part = available / (size_t)sharing + memory_resident();
     size_t text = 0, index = run_data_index_bytes(run->inputs.sets, &text);
     if (run->inputs.eval_sets != NULL)
         index += run_data_index_bytes(run->inputs.eval_sets, &text);
@@ -62,6 +67,7 @@ static void measure_place(struct run *run)
     };
     if (memory->device && memory->available != NULL)
         run->engine.place.room = memory->available();
+    return ERR_OK;
 }
 
 /* What the last start had; NULL: the run is new, or nobody can tell. */
@@ -141,6 +147,28 @@ static enum err choose_strategy(struct run *run,
     return ERR_OK;
 }
 
+/* The place as all see it that choose for all: the rank that has least, the smallest node. */
+static enum err agree_place(const struct run *run,
+                            struct train_memory_place *place)
+{
+    struct topology *t = NULL;
+    int64_t least[3];
+    *place = run->engine.place;
+    least[0] = place->room > 0 ? (int64_t)place->room : INT64_MAX;
+    least[1] = place->host_room > 0 ? (int64_t)place->host_room : INT64_MAX;
+    least[2] = -place->threads;
+    TRY(comm_all_reduce_i64(run->comm, least, 3, COMM_MIN));
+    TRY(comm_agree(run->comm, topology_create(run->comm, &t)));
+    place->room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
+    place->host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
+    place->threads = (int)-least[2];
+    place->address_space = 0;
+    place->node_ranks = t->least;
+    place->group_ranks = topology_group(t);
+    topology_destroy(t);
+    return ERR_OK;
+}
+
 /* A run goes on with what its last start had, "auto" becomes the same on all ranks, for
  * the one that has least. */
 static enum err settle_strategy(struct run *run)
@@ -149,7 +177,6 @@ static enum err settle_strategy(struct run *run)
     struct train_settings *s = &run->settings;
     struct train_settings *started = NULL;
     struct train_memory_place place;
-    int64_t least[3];
     if (run->rank == 0)
         started = read_started(run);
     run->engine.place.resumed = started != NULL;
@@ -160,15 +187,7 @@ static enum err settle_strategy(struct run *run)
                            sizeof s->train.microbatch, 0));
     if (!train_memory_chooses(s, &run->engine.place))
         goto out;
-    place = run->engine.place;
-    least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
-    least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
-    least[2] = -place.threads;
-    TRY_OUT(comm_all_reduce_i64(run->comm, least, 3, COMM_MIN));
-    place.room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
-    place.host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
-    place.threads = (int)-least[2];
-    place.address_space = 0;
+    TRY_OUT(agree_place(run, &place));
     if (run->rank == 0)
         rc = choose_strategy(run, &place, started);
     TRY_OUT(comm_agree(run->comm, rc));
@@ -289,7 +308,7 @@ enum err trainer_memory_create(struct run *run)
 {
     enum err rc = ERR_OK;
     if (run->engine.place.ranks == 0) {
-        measure_place(run);
+        TRY(comm_agree(run->comm, measure_place(run)));
         TRY(settle_strategy(run));
     }
     assert(run->settings.parallel.strategy != REPLICA_AUTO);
