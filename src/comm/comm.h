@@ -125,6 +125,19 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
                                const size_t *recv_bytes,
                                const size_t *recv_offsets,
                                struct comm_request **out);
+/* One message, never to or from oneself. */
+struct comm_message {
+    void *data; /* only read when sending */
+    size_t bytes;
+    int peer;
+    bool receive;
+};
+/* A collective of at most 2 size messages, which need not outlive the call. Those of one
+ * way and peer are neighbours in the list, as many and as long as the other side
+ * lists, in the same order. */
+enum err comm_start_messages(struct comm *comm,
+                             const struct comm_message *messages, int count,
+                             struct comm_request **out);
 /* Orders memory that ranks share (comm_window.h): what any rank wrote or read
  * before starting it is done when the wait returns. */
 enum err comm_start_barrier(struct comm *comm, struct comm_request **out);

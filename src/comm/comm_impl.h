@@ -229,6 +229,10 @@ void comm_request_break(struct comm *comm);
 /* The same, and let go of what the request still has in flight. */
 void comm_request_fail(struct comm_request *request);
 void comm_request_release(struct comm_request *request);
+/* The messages of a collective of which at(arg, i) is the i-th (comm_messages.c). */
+enum err comm_messages_add(struct comm_request *request, int count,
+                           struct comm_message (*at)(const void *arg, int i),
+                           const void *arg);
 /* Add a transfer to request->round, and start it if that is the first. */
 enum err comm_request_add(struct comm_request *request, bool receive,
                           void *data, size_t bytes, int peer, int tag);

@@ -384,6 +384,24 @@ out:
     return started(rc, request, out);
 }
 
+enum err comm_tensors_start_messages(struct comm_tensors *tensors,
+                                     const struct comm_message *messages,
+                                     int count,
+                                     struct comm_tensors_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_tensors_request *request;
+    TRY_OUT(take(tensors, "messages", true, &request));
+    if (is_direct(tensors))
+        TRY_OUT(comm_start_messages(tensors->comm, messages, count,
+                                    &request->parts[0]));
+    for (int i = 0; i < count && !is_direct(tensors); i++)
+        add(request, messages[i].receive, messages[i].data, messages[i].bytes,
+            messages[i].peer);
+out:
+    return started(rc, request, out);
+}
+
 enum err comm_tensors_wait(struct comm_tensors_request *request,
                            double timeout_s)
 {

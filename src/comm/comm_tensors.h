@@ -80,6 +80,12 @@ enum err comm_tensors_start_all_to_all(
     const size_t *send_offsets, void *recv, const size_t *recv_bytes,
     const size_t *recv_offsets, struct comm_tensors_request **out);
 
+/* As comm_start_messages. */
+enum err comm_tensors_start_messages(struct comm_tensors *tensors,
+                                     const struct comm_message *messages,
+                                     int count,
+                                     struct comm_tensors_request **out);
+
 /* The stream goes on only when the operation is done; with direct and staged
  * the host waits until then, with nccl only while it must. Releases the
  * request. timeout_s as in comm_wait(). */

@@ -169,6 +169,14 @@ static enum err upload(struct comm_tensors_request *request)
     return ERR_OK;
 }
 
+static struct comm_message message_at(const void *arg, int i)
+{
+    const struct comm_tensors_request *request = arg;
+    const struct comm_tensors_transfer *t = &request->transfers[i];
+    return (struct comm_message){ request->staging->host.base + t->at, t->bytes,
+                                  t->peer, t->receive };
+}
+
 static enum err start_messages(struct comm_tensors_request *request)
 {
     enum err rc = ERR_OK;
@@ -176,21 +184,20 @@ static enum err start_messages(struct comm_tensors_request *request)
     struct comm_request *all = NULL;
     assert(request->collective || request->transfer_count <= 2);
     assert(request->parts[0] == NULL && request->parts[1] == NULL);
-    if (request->collective)
+    if (request->collective) {
         TRY_OUT(comm_request_take(comm, true, request->what, &all));
+        TRY_OUT(comm_messages_add(all, request->transfer_count, message_at,
+                                  request));
+        goto out;
+    }
     for (int i = 0; i < request->transfer_count; i++) {
-        const struct comm_tensors_transfer *transfer = &request->transfers[i];
-        char *data = request->staging->host.base + transfer->at;
-        if (request->collective)
-            TRY_OUT(comm_request_add(all, transfer->receive, data,
-                                     transfer->bytes, transfer->peer,
-                                     all->tag));
-        else if (transfer->receive)
-            TRY_OUT(comm_start_recv(comm, data, transfer->bytes, transfer->peer,
-                                    request->tag, &request->parts[0]));
+        struct comm_message m = message_at(request, i);
+        if (m.receive)
+            TRY_OUT(comm_start_recv(comm, m.data, m.bytes, m.peer, request->tag,
+                                    &request->parts[0]));
         else
-            TRY_OUT(comm_start_send(comm, data, transfer->bytes, transfer->peer,
-                                    request->tag, &request->parts[1]));
+            TRY_OUT(comm_start_send(comm, m.data, m.bytes, m.peer, request->tag,
+                                    &request->parts[1]));
     }
 out:
     return request->collective

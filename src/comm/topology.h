@@ -34,6 +34,14 @@ static inline int topology_place(const struct topology *topology, int rank)
     return rank - topology->first[topology->node[rank]];
 }
 
+/* Ranks of a node where several nodes have as many each; else 1. */
+static inline int topology_row(const struct topology *topology)
+{
+    return topology->nodes > 1 && topology->least == topology->most
+               ? topology->most
+               : 1;
+}
+
 static inline int topology_count(const struct topology *topology, int node)
 {
     return topology->first[node + 1] - topology->first[node];
