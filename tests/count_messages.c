@@ -1,8 +1,8 @@
 /* Preloaded into ranks: each is known as a node of its own, and says at its end how
- * many messages it sent, small ones (control) and others (mostly tensors), and to how
- * many other ranks.
+ * many messages it sent, small ones (control) and others (mostly tensors), to how
+ * many other ranks, and how many bytes of the others to other nodes.
  *     mpicc -shared -fPIC -o count.so tests/count_messages.c
- * COUNT_NODE: ranks of a node (1). COUNT_FILE.RANK gets the three numbers. */
+ * COUNT_NODE: ranks of a node (1). COUNT_FILE.RANK gets the four numbers. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #define SMALL 2048 /* bytes: more than any decision of a step */
 
 static long messages[2]; /* small, others */
+static long between;     /* bytes of others, to other nodes */
 static char met[RANKS_MAX];
 
 static int own(void)
@@ -19,10 +20,15 @@ static int own(void)
     return rank != NULL ? atoi(rank) : 0;
 }
 
-static int node(void)
+static int node_of(int rank)
 {
     const char *ranks = getenv("COUNT_NODE");
-    return own() / (ranks != NULL ? atoi(ranks) : 1);
+    return rank / (ranks != NULL ? atoi(ranks) : 1);
+}
+
+static int node(void)
+{
+    return node_of(own());
 }
 
 int gethostname(char *name, size_t bytes)
@@ -42,6 +48,8 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
               MPI_Comm comm, MPI_Request *request)
 {
     messages[count > SMALL]++;
+    if (count > SMALL && node_of(to) != node())
+        between += count;
     if (to < RANKS_MAX && to != own())
         met[to] = 1;
     return PMPI_Isend(data, count, type, to, tag, comm, request);
@@ -57,7 +65,8 @@ int MPI_Finalize(void)
     snprintf(path, sizeof path, "%s.%d", getenv("COUNT_FILE"), rank);
     FILE *file = fopen(path, "w");
     if (file != NULL) {
-        fprintf(file, "%ld %d %ld\n", messages[0], peers, messages[1]);
+        fprintf(file, "%ld %d %ld %ld\n", messages[0], peers, messages[1],
+                between);
         fclose(file);
     }
     return PMPI_Finalize();

@@ -27,6 +27,15 @@ static inline bool node_become(void)
     return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
 }
 
+/* Before MPI starts: four ranks are two nodes, if nothing else is said; who is not root
+ * has one node. */
+static inline void node_pairs(void)
+{
+    if (node_number("OMPI_COMM_WORLD_SIZE", 1) == 4)
+        setenv("TESSERA_TEST_NODE_RANKS", "2", 0);
+    (void)node_become();
+}
+
 /* Once MPI has started, which needs it. TESSERA_TEST_HIDE_PROC: this rank has
  * an empty /proc. */
 static inline bool node_hide(int rank)

@@ -216,7 +216,7 @@ static void test_near(const struct memory_plan_input *base)
     struct memory_plan_input input = *base;
     input.ranks = 4;
     struct memory_plan far = plan_of(&input);
-    input.near = true;
+    input.node_ranks = 0;
     struct memory_plan near = plan_of(&input);
     size_t others = near.gradients / 4 * 3;
     tap_ok(near.comm > others && near.total + far.comm == far.total + near.comm,
@@ -249,6 +249,7 @@ int main(void)
             .config = &config,
             .options = { .threads = 2, .samples = 4, .seq_len = 64 },
             .ranks = 1,
+            .node_ranks = 1,
             .replica = { .strategy = REPLICA_ZERO1,
                          .slots = 8,
                          .leaves = 1,

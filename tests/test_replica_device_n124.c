@@ -3,6 +3,7 @@
  * moments and norms of ddp on one rank in fp32, bit for bit, and on every rank
  * each bf16 weight is its master rounded. */
 #include "tests/deferred_kernels.h"
+#include "tests/node_fixture.h"
 #include "tests/replica_fixture.h"
 
 static const struct strategy strategies[] = {
@@ -186,6 +187,7 @@ static void test_whole(struct world *device)
 int main(int argc, char **argv)
 {
     struct world host, device;
+    node_pairs();
     if (!open_world(&host, &argc, &argv))
         return tap_done();
     make_model(&host, "mpt-tiny", 3, 300);

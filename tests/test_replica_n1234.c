@@ -2,6 +2,7 @@
  * norm, weights, moments. */
 
 #include "src/parallel/optimizer/optimizer_whole.h"
+#include "tests/node_fixture.h"
 #include "tests/replica_fixture.h"
 
 /* Momentum of gradients, of which each tensor is divided by its norm: the result
@@ -378,6 +379,7 @@ int main(int argc, char **argv)
 {
     struct world world;
     struct model_config config;
+    node_pairs();
     if (!open_world(&world, &argc, &argv))
         return tap_done();
     make_optimizers();

@@ -148,7 +148,10 @@ enum err memory_plan(const struct memory_plan_input *input,
     struct replica_bytes replica;
     assert(input->ranks >= 1);
     state.adds_once = input->kernels->adds_once;
-    state.near = input->near && !input->kernels->memory->device;
+    state.node_ranks = input->node_ranks;
+    state.near =
+        (input->node_ranks == 0 || input->node_ranks >= input->ranks) &&
+        !input->kernels->memory->device;
     *out = (struct memory_plan){ 0 };
     TRY(model_plan(input->config, input->kernels, options, &out->model));
     TRY(replica_plan(input->params, input->ranks, &state, &replica));

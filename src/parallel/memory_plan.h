@@ -33,7 +33,7 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
-    bool near;         /* all of them on one node */
+    int node_ranks;    /* of them on the node with most; 0: all */
     int prefetch;      /* microbatches of tokens beside the one at work */
     size_t order;      /* bytes of the sample order */
     size_t indexes;    /* and of indexes, which the ranks of a node share */

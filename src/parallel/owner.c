@@ -17,7 +17,8 @@
  *
  * So a gather of weights stays within a shard group, which lies on one node
  * where D is its ranks (HSDP), and only updated partitions travel between the groups.
- * zero3 without groups is D = N, zero1 and zero2 are D = 1. Experts that are
+ * zero3 without groups is D = N, zero1 and zero2 are D = 1. These may be dealt by
+ * the places of nodes as if D were a node's ranks. Experts that are
  * apart have the same picture with their own degree. */
 #include "src/parallel/owner.h"
 
@@ -36,25 +37,35 @@ static int replicas(const struct owner *owner, int block)
     return owner->ranks / owner->blocks[block].degree;
 }
 
-/* How far a block's shards are turned; experts stay where they are. */
-static int shard_turn(const struct owner *owner, int block)
+/* How many columns a block has: parts in one piece, of the ranks with the same place in
+ * their shard groups, or in their nodes where there are no such groups. */
+static int columns(const struct owner *owner, int block)
 {
     const struct owner_block *b = &owner->blocks[block];
-    return b->apart ? 0 : b->turn / replicas(owner, block) % b->degree;
+    bool free = !b->apart && (b->degree == 1 || b->degree == owner->ranks);
+    return free && owner->row > 1 ? owner->row : b->degree;
 }
 
-/* Shard groups are the ranks [g degree, (g + 1) degree). */
-static int shard_of(const struct owner *owner, int block, int rank)
+/* How far a block's columns are turned; experts stay where they are. */
+static int column_turn(const struct owner *owner, int block)
 {
-    return (rank + shard_turn(owner, block)) % owner->blocks[block].degree;
+    const struct owner_block *b = &owner->blocks[block];
+    int count = columns(owner, block);
+    return b->apart ? 0 : b->turn / (owner->ranks / count) % count;
 }
 
 int owner_place(const struct owner *owner, int block, int rank)
 {
     const struct owner_block *b = &owner->blocks[block];
-    int count = replicas(owner, block);
-    return shard_of(owner, block, rank) * count +
-           (rank / b->degree + b->turn) % count;
+    int wide = columns(owner, block), count = owner->ranks / wide;
+    return (rank + column_turn(owner, block)) % wide * count +
+           (rank / wide + b->turn) % count;
+}
+
+/* Shard groups are the ranks [g degree, (g + 1) degree). */
+static int shard_of(const struct owner *owner, int block, int rank)
+{
+    return owner_place(owner, block, rank) / replicas(owner, block);
 }
 
 int64_t owner_begin(const struct owner *owner, int block, int place)
@@ -89,11 +100,10 @@ static void cut_block(struct owner *owner, int block)
 int owner_rank_at(const struct owner *owner, int block, int place)
 {
     const struct owner_block *b = &owner->blocks[block];
-    int count = replicas(owner, block);
-    int shard = place / count - shard_turn(owner, block);
+    int wide = columns(owner, block), count = owner->ranks / wide;
+    int column = place / count - column_turn(owner, block);
     int replica = (place - b->turn) % count;
-    return (replica + count) % count * b->degree +
-           (shard + b->degree) % b->degree;
+    return (replica + count) % count * wide + (column + wide) % wide;
 }
 
 /* The rank whose partitions are the longest together; of very many some are
@@ -119,10 +129,19 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out)
 {
+    return owner_create_rows(params, cut, rank, ranks, degree, expert_degree, 1,
+                             out);
+}
+
+enum err owner_create_rows(const struct params *params, enum owner_cut cut,
+                           int rank, int ranks, int degree, int expert_degree,
+                           int row, struct owner **out)
+{
     enum err rc = ERR_OK;
     bool by_block = cut == OWNER_CUT_BLOCKS;
     assert(degree >= 1 && ranks % degree == 0);
     assert(expert_degree >= 1 && ranks % expert_degree == 0);
+    assert(row >= 1 && ranks % row == 0);
     int count = by_block ? params->block_count : 1;
     struct owner *owner = NULL;
     TRY(new_zeroed(&owner, 1));
@@ -134,6 +153,7 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
     owner->ranks = ranks;
     owner->degree = degree;
     owner->expert_degree = expert_degree;
+    owner->row = by_block ? row : 1;
     owner->block_count = count;
     for (int b = 0; b < count; b++) {
         struct owner_block *block = &owner->blocks[b];
@@ -167,12 +187,24 @@ void owner_destroy(struct owner *owner)
 static bool is_peer(const struct owner *owner, int block,
                     enum owner_group group, int rank)
 {
-    int degree = owner->blocks[block].degree;
+    bool node = group == OWNER_RAIL || group == OWNER_NODE;
+    int degree = node ? owner->row : owner->blocks[block].degree;
     if (rank == owner->rank)
         return false;
-    if (group == OWNER_SHARD_GROUP)
+    if (group == OWNER_SHARD_GROUP || group == OWNER_NODE)
         return rank / degree == owner->rank / degree;
     return rank % degree == owner->rank % degree;
+}
+
+enum owner_group owner_gather_begin(const struct owner *owner, int block,
+                                    enum owner_group group)
+{
+    int degree = owner->blocks[block].degree;
+    bool all =
+        group == OWNER_SHARD_GROUP ? degree == owner->ranks : degree == 1;
+    return all && columns(owner, block) == owner->row && owner->row > 1
+               ? OWNER_RAIL
+               : group;
 }
 
 /* The part of the block that the rank brings into the group. */
@@ -180,10 +212,10 @@ static void part_of(const struct owner *owner, int block,
                     enum owner_group group, int rank, int64_t *begin,
                     int64_t *end)
 {
-    int count = group == OWNER_SHARD_GROUP ? replicas(owner, block) : 1;
-    int first = group == OWNER_SHARD_GROUP
-                    ? shard_of(owner, block, rank) * count
-                    : owner_place(owner, block, rank);
+    int count = group == OWNER_SHARD_GROUP ? replicas(owner, block)
+                : group == OWNER_NODE      ? owner->ranks / owner->row
+                                           : 1;
+    int first = owner_place(owner, block, rank) / count * count;
     *begin = owner_begin(owner, block, first);
     *end = owner_begin(owner, block, first + count);
 }

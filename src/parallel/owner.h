@@ -37,6 +37,7 @@ struct owner {
     int rank, ranks;
     int degree; /* of blocks that are not apart */
     int expert_degree;
+    int row; /* ranks of a node, by whose places partitions are ordered; or 1 */
     int block_count;
     struct owner_block *blocks;
     int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
@@ -57,6 +58,12 @@ enum owner_cut {
 enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out);
+/* The same, and on nodes of `row` ranks each: where all of a block is one shard, or
+ * each partition, those of the ranks with one place in their nodes are neighbours,
+ * and so travel in one message. */
+enum err owner_create_rows(const struct params *params, enum owner_cut cut,
+                           int rank, int ranks, int degree, int expert_degree,
+                           int row, struct owner **out);
 void owner_destroy(struct owner *owner);
 
 /* Which partition of a block the rank owns, counted from the left. */
@@ -71,7 +78,16 @@ int64_t owner_longest(const struct owner *owner, int block);
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
     OWNER_REPLICA_GROUP, /* partitions, of the ranks with the same shard */
+    /* Where either is all ranks and they are dealt by rows, both of these one after the
+     * other, so that each node gets a part once: */
+    OWNER_RAIL, /* partitions, of the ranks with the same place in their nodes */
+    OWNER_NODE  /* all partitions of such ranks, of those of a node */
 };
+
+/* With what a gather of the group begins: OWNER_RAIL, after which OWNER_NODE is
+ * started, or the group itself. */
+enum owner_group owner_gather_begin(const struct owner *owner, int block,
+                                    enum owner_group group);
 
 /* Start to exchange a block's partitions or shards within each group. This rank's
  * lies at its place in the target already; target[0], an element of `dtype`, is

@@ -139,8 +139,25 @@ static enum owner_cut cut_of(const struct replica *replica)
                : OWNER_CUT_FLAT;
 }
 
-/* Makes the replica of `rank` without its memory. */
-static enum err replica_open(const struct params *params, int rank, int ranks,
+/* For a plan; of nodes that are not alike levels do not count (topology_row()). */
+static enum err describe_nodes(struct replica *replica, int ranks)
+{
+    enum err rc = ERR_OK;
+    int each = replica->options.node_ranks;
+    bool even = each > 0 && ranks % each == 0;
+    int nodes = even ? ranks / each : 1;
+    int *counts = NULL;
+    TRY(new_zeroed(&counts, (size_t)nodes));
+    for (int n = 0; n < nodes; n++)
+        counts[n] = ranks / nodes;
+    rc = topology_describe(counts, nodes, &replica->topology);
+    free(counts);
+    return rc;
+}
+
+/* Makes the replica of `rank` without its memory; comm NULL: for a plan. */
+static enum err replica_open(const struct comm *comm,
+                             const struct params *params, int rank, int ranks,
                              const struct replica_options *options,
                              struct replica **out)
 {
@@ -153,9 +170,12 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
-    TRY_OUT(owner_create(params, cut_of(replica), rank, ranks,
-                         shard_degree(options, ranks),
-                         replica->options.expert_degree, &replica->owner));
+    TRY_OUT(comm != NULL ? topology_create(comm, &replica->topology)
+                         : describe_nodes(replica, ranks));
+    TRY_OUT(owner_create_rows(
+        params, cut_of(replica), rank, ranks, shard_degree(options, ranks),
+        replica->options.expert_degree, topology_row(replica->topology),
+        &replica->owner));
     const struct spans_input input = replica_spans_input(replica);
     TRY_OUT(spans_create(&input, &replica->spans));
 out:
@@ -176,11 +196,13 @@ static struct scatter_options scatter_options_of(const struct replica *replica)
     if (options->exact)
         return (struct scatter_options){ .slots = options->slots,
                                          .leaves = options->leaves,
-                                         .own_leaves = replica_part(options) };
+                                         .own_leaves = replica_part(options),
+                                         .topology = replica->topology };
     return (struct scatter_options){ .slots = 1,
                                      .leaves = options->slots * options->leaves,
                                      .own_leaves = replica_part(options),
-                                     .bf16 = options->reduce_bf16 };
+                                     .bf16 = options->reduce_bf16,
+                                     .topology = replica->topology };
 }
 
 /* Leaves of a slot after the first, in ddp and zero1: block by block, too. A
@@ -295,8 +317,8 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     struct replica *replica = NULL;
     enum err opened = check_device(kernels, params, options);
     if (opened == ERR_OK)
-        opened = replica_open(params, comm_rank(comm), comm_size(comm), options,
-                              &replica);
+        opened = replica_open(comm, params, comm_rank(comm), comm_size(comm),
+                              options, &replica);
     TRY_OUT(comm_agree(comm, opened));
     replica->comm = comm;
     replica->kernels = kernels;
@@ -347,7 +369,8 @@ enum err replica_set_leaves(struct replica *replica, int leaves)
     return make_sums(replica);
 }
 
-static void plan_exchange(struct replica *replica, struct replica_bytes *out)
+static enum err plan_exchange(struct replica *replica,
+                              struct replica_bytes *out)
 {
     const struct replica_options *options = &replica->options;
     const struct params *params = replica->params;
@@ -355,7 +378,7 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
     struct reduce_bytes sums;
     struct arena leaf = { 0 };
     if (replica_by_block(options))
-        scatter_plan(params, replica->owner, &scatter, &sums);
+        TRY(scatter_plan(params, replica->owner, &scatter, &sums));
     else
         reduce_plan(params->elements, replica->owner->cut, REDUCE_ANY_RANK,
                     replica->owner->ranks, reduce_slots(replica), &sums);
@@ -368,6 +391,7 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
     if (is_spread(replica))
         out->weights += gather_plan(params, replica->owner, options->prefetch,
                                     options->dtype);
+    return ERR_OK;
 }
 
 /* What a rank saves, where it is more than what others do. */
@@ -391,17 +415,18 @@ enum err replica_plan(const struct params *params, int ranks,
     struct arena plan = { 0 };
     struct replica *replica = NULL, *other = NULL;
     *out = (struct replica_bytes){ 0 };
-    TRY_OUT(replica_open(params, OWNER_LARGEST, ranks, options, &replica));
+    TRY_OUT(
+        replica_open(NULL, params, OWNER_LARGEST, ranks, options, &replica));
     replica_layout(replica, &plan, out);
     host_layout(replica, &plan, out);
     TRY_OUT(plan_save(replica, out));
     /* behind a block's tensors the largest has what nobody saves */
     if (ranks > 1) {
         int rank = owner_rank_at(replica->owner, 0, ranks - 2);
-        TRY_OUT(replica_open(params, rank, ranks, options, &other));
+        TRY_OUT(replica_open(NULL, params, rank, ranks, options, &other));
         TRY_OUT(plan_save(other, out));
     }
-    plan_exchange(replica, out);
+    TRY_OUT(plan_exchange(replica, out));
     out->frozen = params->frozen != NULL
                       ? frozen_plan(params->frozen, options->dtype)
                       : 0;
@@ -429,6 +454,7 @@ void replica_destroy(struct replica *replica)
     access_trace_destroy(replica->trace);
     spans_destroy(replica->spans);
     owner_destroy(replica->owner);
+    topology_destroy(replica->topology);
     comm_tensors_destroy(replica->tensors);
     if (replica->kernels != NULL) {
         replica->kernels->memory->tensors_destroy(&replica->leaf_arena);

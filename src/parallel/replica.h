@@ -102,7 +102,8 @@ struct replica_options {
                           * rank's leaves may be one sum */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
-    bool near;        /* for a plan: all ranks are on one node */
+    bool near;        /* for a plan: all ranks see each other's memory */
+    int node_ranks;   /* for a plan: ranks of a node; 0: all are on one */
     struct replica_kept kept[REPLICA_KEPT];
 };
 

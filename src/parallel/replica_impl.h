@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/base/arena.h"
+#include "src/comm/topology.h"
 #include "src/parallel/access_trace.h"
 #include "src/parallel/gather.h"
 #include "src/parallel/group.h"
@@ -23,6 +24,7 @@ struct replica {
     const struct params *params;
     struct replica_options options;
     struct param_access access;
+    struct topology *topology; /* which ranks share a node */
     struct owner *owner;
     struct arena arena; /* of tensors */
     struct arena host;

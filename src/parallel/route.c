@@ -309,6 +309,11 @@ void route_levels(const struct route_plan *route, int *first, int *end)
     *end = route->end;
 }
 
+int route_turn_levels(const struct route_plan *route)
+{
+    return route->turn_levels;
+}
+
 const struct route_level *route_level(const struct route_plan *route, int level)
 {
     assert(level >= route->first && level < route->end);

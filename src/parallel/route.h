@@ -116,6 +116,14 @@ void route_levels(const struct route_plan *route, int *first, int *end);
 const struct route_level *route_level(const struct route_plan *route,
                                       int level);
 
+/* Levels of a microstep, from 0 on. */
+int route_turn_levels(const struct route_plan *route);
+/* The most values of a piece that anybody sends at each of these levels in any
+ * microstep: most[ROUTE_LEVELS_MAX], of which 0 is none. False: nodes would send more
+ * than three quarters of what there are leaves, or it takes too long to look. The same on all ranks;
+ * route_microstep() comes after it. */
+bool route_saves(struct route_plan *route, int most[ROUTE_LEVELS_MAX]);
+
 /* The owner of piece `i` of a list. */
 int route_piece(const struct route_plan *route, const struct route_pieces *list,
                 int i);

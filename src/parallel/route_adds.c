@@ -8,10 +8,14 @@
  * chain that the interval's end cuts. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/new.h"
 #include "src/parallel/route_impl.h"
 #include "src/parallel/tree.h"
+
+/* Microsteps of ranks, some tenth of a second, in which values are counted. */
+#define LOOKED_AT ((int64_t)1 << 21)
 
 /* How many leaves the first value has of those that are left of an interval. */
 static int64_t value_leaves(const struct route_options *o, int64_t begin,
@@ -154,6 +158,40 @@ static int member_of(const struct route_plan *route, int level, int rank)
         return 0;
     return level == 1 ? topology_place(route->topology, rank)
                       : (node - begin) / route->unit[level - 1];
+}
+
+/* A microstep's values of units of `nodes` nodes, or with 0 of ranks: the most, and
+ * all of them are added up. */
+static void look_at_units(const struct route_plan *route, int nodes, int *most,
+                          int64_t *all)
+{
+    const struct topology *t = route->topology;
+    int count = nodes > 0 ? t->nodes : t->ranks;
+    int size = 1;
+    for (int unit = 0; unit < count; unit += size) {
+        int first = nodes > 0 ? t->first[unit] : unit;
+        size = nodes > 0 ? route_least(nodes, count - unit) : 1;
+        int ranks = nodes > 0 ? t->first[unit + size] - first : 1;
+        int values = count_values(&route->options, dealt(route, first, ranks));
+        *most = values > *most ? values : *most;
+        *all += values;
+    }
+}
+
+bool route_saves(struct route_plan *route, int most[ROUTE_LEVELS_MAX])
+{
+    const struct topology *t = route->topology;
+    int64_t microsteps = route_microsteps(route), all = 0, others = 0;
+    int last = route->turn_levels - 1;
+    memset(most, 0, ROUTE_LEVELS_MAX * sizeof most[0]);
+    if (last < 2 || microsteps * t->ranks > LOOKED_AT)
+        return false;
+    for (route->microstep = 0; route->microstep < microsteps;
+         route->microstep++)
+        for (int level = 1; level <= last; level++)
+            look_at_units(route, level == 1 ? 0 : route->unit[level - 1],
+                          &most[level], level == 2 ? &all : &others);
+    return 4 * all <= 3 * route->options.leaves;
 }
 
 /* --- a level --- */

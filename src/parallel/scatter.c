@@ -112,6 +112,17 @@ static int64_t span_of(const struct scatter *scatter)
     return (longest + unit - 1) / unit * SPAN_UNIT;
 }
 
+static void exchange_layout(struct scatter *scatter, struct arena *arena)
+{
+    size_t places = scatter->owner->ranks > 1 ? (size_t)places_of(scatter) : 0;
+    size_t received = places * (size_t)scatter->span;
+    bool bf16 = scatter->options.bf16;
+    size_t wire = bf16 ? received * BF16_BYTES : 0;
+    scatter->receive = arena_take(arena, bf16 ? 0 : received * sizeof(float));
+    scatter->wire_out = arena_take(arena, wire);
+    scatter->wire_in = arena_take(arena, wire);
+}
+
 static void scatter_layout(struct scatter *scatter, struct arena *arena,
                            struct reduce_bytes *bytes)
 {
@@ -133,21 +144,22 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
         scatter->stack[i] =
             arena_take(arena, (size_t)owner->own * sizeof(float));
     bytes->partial_sums = arena->used - bytes->gradients;
-    size_t places = owner->ranks > 1 ? (size_t)places_of(scatter) : 0;
-    size_t received = places * (size_t)scatter->span;
-    bool bf16 = scatter->options.bf16;
-    size_t wire = bf16 ? received * BF16_BYTES : 0;
-    scatter->receive = arena_take(arena, bf16 ? 0 : received * sizeof(float));
-    scatter->wire_out = arena_take(arena, wire);
-    scatter->wire_in = arena_take(arena, wire);
+    if (scatter->levels != NULL)
+        scatter_levels_layout(scatter, arena);
+    else
+        exchange_layout(scatter, arena);
     bytes->total = arena->used;
     bytes->exchange = bytes->total - bytes->gradients - bytes->partial_sums;
 }
 
-static void scatter_open(struct scatter *scatter, const struct params *params,
-                         const struct owner *owner,
-                         const struct scatter_options *options)
+/* Without memory for tensors; `rank` is whose levels they are. */
+static enum err scatter_open(struct scatter *scatter,
+                             const struct params *params,
+                             const struct owner *owner,
+                             const struct scatter_options *options, int rank,
+                             struct reduce_bytes *bytes)
 {
+    struct arena plan = { 0 };
     *scatter =
         (struct scatter){ .params = params,
                           .owner = owner,
@@ -155,16 +167,30 @@ static void scatter_open(struct scatter *scatter, const struct params *params,
                           .total = (int64_t)options->slots * options->leaves,
                           .exchange.block = NO_BLOCK };
     scatter->depth = deepest(scatter);
+    TRY(scatter_levels_open(scatter, rank));
+    scatter_layout(scatter, &plan, bytes);
+    return ERR_OK;
 }
 
-void scatter_plan(const struct params *params, const struct owner *owner,
-                  const struct scatter_options *options,
-                  struct reduce_bytes *out)
+/* Ranks of the last unit of a level may bring together more than others. */
+enum err scatter_plan(const struct params *params, const struct owner *owner,
+                      const struct scatter_options *options,
+                      struct reduce_bytes *out)
 {
-    struct arena plan = { 0 };
-    struct scatter scatter;
-    scatter_open(&scatter, params, owner, options);
-    scatter_layout(&scatter, &plan, out);
+    int ranks[] = { 0, owner->ranks - 1 };
+    *out = (struct reduce_bytes){ 0 };
+    for (int i = 0; i < 2; i++) {
+        struct scatter scatter;
+        struct reduce_bytes bytes;
+        TRY(scatter_open(&scatter, params, owner, options, ranks[i], &bytes));
+        if (bytes.total > out->total)
+            *out = bytes;
+        bool levels = scatter.levels != NULL;
+        scatter_levels_close(&scatter);
+        if (!levels)
+            break;
+    }
+    return ERR_OK;
 }
 
 enum err scatter_create(struct comm_tensors *tensors,
@@ -178,11 +204,10 @@ enum err scatter_create(struct comm_tensors *tensors,
     struct reduce_bytes bytes;
     struct scatter *scatter = NULL;
     TRY(new_room(&scatter, 1));
-    scatter_open(scatter, params, owner, options);
+    TRY_OUT(scatter_open(scatter, params, owner, options, owner->rank, &bytes));
     scatter->tensors = tensors;
     scatter->kernels = kernels;
     scatter->ctx = ctx;
-    scatter_plan(params, owner, options, &bytes);
     TRY_OUT(new_zeroed(&scatter->opened, (size_t)params->block_count));
     TRY_OUT(kernels->memory->tensors_create(bytes.total, &scatter->arena));
     scatter_layout(scatter, &scatter->arena, &bytes);
@@ -194,7 +219,9 @@ void scatter_destroy(struct scatter *scatter)
 {
     if (scatter == NULL)
         return;
-    scatter->kernels->memory->tensors_destroy(&scatter->arena);
+    if (scatter->kernels != NULL)
+        scatter->kernels->memory->tensors_destroy(&scatter->arena);
+    scatter_levels_close(scatter);
     free(scatter->opened);
     free(scatter);
 }
@@ -243,6 +270,9 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
     bool used = scatter_leaf(scatter, scatter->microstep) >= 0 ||
                 scatter->owner->expert_degree > 1;
     *gradient = scatter_buffer(scatter, block);
+    if (scatter->levels != NULL)
+        TRY(scatter_levels_gradient(scatter,
+                                    scatter->opened[block] ? NULL : *gradient));
     if (exchange->block != NO_BLOCK && !scatter->opened[block] &&
         scatter_buffer(scatter, exchange->block) == *gradient)
         TRY(scatter_exchange_finish(scatter));
@@ -251,6 +281,8 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
             TRY(gradient_zero(scatter->kernels, scatter->ctx, scatter->params,
                               block, begun, *gradient + i * elements));
     scatter->opened[block] = true;
+    if (scatter->levels != NULL)
+        scatter_levels_test(scatter);
     for (int i = 0; i < REQUESTS; i++)
         if (exchange->requests[i] != NULL)
             comm_tensors_test(exchange->requests[i]);
@@ -260,15 +292,18 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
 enum err scatter_done(struct scatter *scatter, int block)
 {
     assert(scatter->opened[block]);
+    if (scatter->levels != NULL)
+        return scatter_levels_done(scatter, block);
     TRY(scatter_exchange_finish(scatter));
     return scatter_exchange_start(scatter, block);
 }
 
 enum err scatter_microstep_end(struct scatter *scatter)
 {
-    return scatter->microstep + 1 == scatter_microsteps(scatter)
-               ? scatter_exchange_finish(scatter)
-               : ERR_OK;
+    if (scatter->microstep + 1 < scatter_microsteps(scatter))
+        return ERR_OK;
+    return scatter->levels != NULL ? scatter_levels_finish(scatter)
+                                   : scatter_exchange_finish(scatter);
 }
 
 float *scatter_total(const struct scatter *scatter)

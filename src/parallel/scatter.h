@@ -17,10 +17,15 @@
  * one after the other in the order of these ranks, with K = 1. They are
  * exchanged among the ranks with the same experts, one of each group.
  *
+ * On several nodes of as many ranks each a block goes in levels (scatter_levels.c),
+ * within the node first, where that leaves fewer values than there are leaves; not so
+ * bf16, and not where experts are apart.
+ *
  * Memory: the stack, of this rank's partitions; gradient buffers of two transformer
  * blocks and of the ends, K times; what is received, a transformer block at
  * most, so that larger blocks and those of several leaves are exchanged in
- * several rounds. */
+ * several rounds; in levels what each level receives and leaves, of two levels up to
+ * 1.5 such blocks where a node is left with one value. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +33,7 @@
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/comm/comm_tensors.h"
+#include "src/comm/topology.h"
 #include "src/model/params.h"
 #include "src/parallel/owner.h"
 #include "src/parallel/reduce.h"
@@ -39,12 +45,15 @@ struct scatter_options {
     int leaves;     /* of a slot */
     int own_leaves; /* of a rank in a microstep; with experts apart 1 */
     bool bf16;      /* round gradients to bf16 for their way to another rank */
+    /* borrowed; NULL: one node */
+    const struct topology *topology;
+    int radix; /* of its route */
 };
 
-/* Without creating one. */
-void scatter_plan(const struct params *params, const struct owner *owner,
-                  const struct scatter_options *options,
-                  struct reduce_bytes *out);
+/* Without creating one; of ranks in levels on the one that needs most. */
+enum err scatter_plan(const struct params *params, const struct owner *owner,
+                      const struct scatter_options *options,
+                      struct reduce_bytes *out);
 
 /* All arguments but the options are borrowed. */
 enum err scatter_create(struct comm_tensors *tensors,

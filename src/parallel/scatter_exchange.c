@@ -46,9 +46,8 @@ static int member_rank(const struct reducers *reducers, int member)
     return reducers->first + member * reducers->step;
 }
 
-/* Elements of the rank's partition that are sent in this round. */
-static int64_t round_elements(const struct scatter *scatter, int block,
-                              int rank, int64_t round)
+int64_t scatter_round_elements(const struct scatter *scatter, int block,
+                               int rank, int64_t round)
 {
     const struct owner *owner = scatter->owner;
     int place = owner_place(owner, block, rank);
@@ -58,17 +57,24 @@ static int64_t round_elements(const struct scatter *scatter, int block,
     return left < scatter->span ? left : scatter->span;
 }
 
+int64_t scatter_round_begin(const struct scatter *scatter, int block, int rank,
+                            int64_t round)
+{
+    const struct owner *owner = scatter->owner;
+    int place = owner_place(owner, block, rank);
+    return owner_begin(owner, block, place) - owner->blocks[block].offset +
+           round * scatter->span;
+}
+
 /* Where a rank's partition of this round is in part `part` of its members'
  * buffers. */
 static int64_t round_begin(const struct scatter *scatter,
                            const struct reducers *reducers, int part, int rank)
 {
     const struct exchange *exchange = &scatter->exchange;
-    const struct owner *owner = scatter->owner;
-    int place = owner_place(owner, exchange->block, rank);
-    return part * reducers->elements +
-           owner_begin(owner, exchange->block, place) - reducers->begin +
-           exchange->round * scatter->span;
+    int64_t offset = scatter->owner->blocks[exchange->block].offset;
+    return part * reducers->elements + offset - reducers->begin +
+           scatter_round_begin(scatter, exchange->block, rank, exchange->round);
 }
 
 /* The partition of this round for a leaf of the microstep becomes sum `at`, which
@@ -139,7 +145,8 @@ static enum err start_part(struct scatter *scatter, int part)
     int me = scatter->owner->rank;
     int64_t active =
         scatter_leaf_end(scatter, exchange->sums.leaf) - exchange->sums.leaf;
-    int64_t own = round_elements(scatter, exchange->block, me, exchange->round);
+    int64_t own =
+        scatter_round_elements(scatter, exchange->block, me, exchange->round);
     const float *gradient = scatter_buffer(scatter, exchange->block);
     bool sends =
         (me - reducers.first) / reducers.step * reducers.parts + part < active;
@@ -149,8 +156,8 @@ static enum err start_part(struct scatter *scatter, int part)
         int r = member_rank(&reducers, m);
         int64_t place = (int64_t)m * reducers.parts + part;
         int64_t begin = round_begin(scatter, &reducers, part, r);
-        int64_t count =
-            round_elements(scatter, exchange->block, r, exchange->round);
+        int64_t count = scatter_round_elements(scatter, exchange->block, r,
+                                               exchange->round);
         if (r == me)
             continue;
         recv_bytes[r] = place < active ? (size_t)own * item : 0;
@@ -211,8 +218,8 @@ enum err scatter_exchange_finish(struct scatter *scatter)
         return ERR_OK;
     int64_t longest = owner_longest(scatter->owner, exchange->block);
     for (;;) {
-        int64_t count = round_elements(scatter, exchange->block,
-                                       scatter->owner->rank, exchange->round);
+        int64_t count = scatter_round_elements(
+            scatter, exchange->block, scatter->owner->rank, exchange->round);
         TRY(wait_round(scatter));
         if (count > 0)
             TRY(add_round(scatter, count));

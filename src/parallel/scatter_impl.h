@@ -3,6 +3,7 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/access_trace.h"
+#include "src/parallel/route.h"
 #include "src/parallel/scatter.h"
 #include "src/parallel/tree.h"
 
@@ -27,6 +28,31 @@ struct exchange {
     struct sums sums; /* before its microstep */
 };
 
+/* A level of the exchange: what is under way, and what a rank brings together, all
+ * of it [count] pieces. */
+struct stage {
+    int block; /* NO_BLOCK: nothing */
+    int64_t round;
+    int most; /* values of a piece in a message, one request each */
+    struct comm_tensors_request *requests[REQUESTS];
+    int count;
+    int *owners;           /* [count] whose they are */
+    int *number;           /* [ranks] the other way round */
+    int64_t *at;           /* [count + 1] where each is in a row */
+    int64_t *left_at;      /* the same of what was added last */
+    int64_t width;         /* of a row, elements */
+    float *receive, *left; /* rows: received; added, for the next level */
+};
+
+struct levels {
+    struct route_plan *route;
+    int ranks, top;                /* levels are 1 to top */
+    int microstep;                 /* of the route */
+    struct comm_message *messages; /* [2 ranks] scratch */
+    float **values, **left;        /* [inputs of a level] scratch */
+    struct stage stage[ROUTE_LEVELS_MAX];
+};
+
 struct scatter {
     struct comm_tensors *tensors;
     const struct kernels *kernels;
@@ -47,6 +73,7 @@ struct scatter {
     int microstep;
     bool *opened; /* [blocks] in this microstep, of the host */
     struct exchange exchange;
+    struct levels *levels; /* NULL: every leaf goes to every owner */
 };
 
 /* The first leaf after the microstep that begins with this one. */
@@ -60,6 +87,24 @@ int scatter_depth(const struct scatter *scatter, const struct sums *sums);
 void scatter_add_leaf(const struct scatter *scatter, struct sums *sums);
 
 float *scatter_buffer(const struct scatter *scatter, int block);
+
+/* Elements of the rank's partition of a block that are sent in this round, and where
+ * in the block they begin. */
+int64_t scatter_round_elements(const struct scatter *scatter, int block,
+                               int rank, int64_t round);
+int64_t scatter_round_begin(const struct scatter *scatter, int block, int rank,
+                            int64_t round);
+
+/* The exchange in levels (scatter_levels.c), as this rank of the topology; none where
+ * it would save nothing. Then its memory. */
+enum err scatter_levels_open(struct scatter *scatter, int rank);
+void scatter_levels_close(struct scatter *scatter);
+void scatter_levels_layout(struct scatter *scatter, struct arena *arena);
+/* Before a gradient goes to the buffer. Collective, as the others. */
+enum err scatter_levels_gradient(struct scatter *scatter, const float *buffer);
+enum err scatter_levels_done(struct scatter *scatter, int block);
+enum err scatter_levels_finish(struct scatter *scatter);
+void scatter_levels_test(const struct scatter *scatter);
 
 /* The block's exchange starts (scatter_exchange.c); the one that is under way,
  * if there is one, is finished. Collective. */

@@ -156,7 +156,8 @@ static void judge(const struct growth_row *row, int ranks_max)
 
 /* What has no row as yet, or is another's to mend. */
 static const char *const known[] = {
-    "finding 5: gradients go from all ranks to all, so NCCL connects all",
+    "finding 5: gradients of ddp and zero1 go from all ranks to all, and NCCL "
+    "connects all",
 };
 
 int main(void)

@@ -70,7 +70,7 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
     bool good = owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks,
                              ranks, 1, &owner) == ERR_OK;
     if (good)
-        scatter_plan(params, owner, &options, &scattered);
+        good = scatter_plan(params, owner, &options, &scattered) == ERR_OK;
     reduce_plan(params->elements, NULL, REDUCE_ANY_RANK, ranks, ranks,
                 &reduced);
     cost->seconds = growth_clock() - begin_s;
@@ -78,6 +78,35 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
         tell_cut(params, owner);
     owner_destroy(owner);
     return good && scattered.total > 0 && reduced.total > 0;
+}
+
+/* The route of a rank, two microsteps of it, and what its exchange takes. */
+static bool levels_planned(int ranks, struct growth_cost *cost)
+{
+    const struct params *params = growth_params("mpt-70b");
+    int *counts = calloc((size_t)(ranks / EACH), sizeof *counts);
+    struct scatter_options options = { .slots = 2 * ranks,
+                                       .leaves = 1,
+                                       .own_leaves = 1 };
+    struct reduce_bytes flat = { 0 }, bytes = { 0 };
+    struct topology *topology = NULL;
+    struct owner *owner = NULL;
+    for (int n = 0; n < ranks / EACH; n++)
+        counts[n] = EACH;
+    bool good = topology_describe(counts, ranks / EACH, &topology) == ERR_OK &&
+                owner_create_rows(params, OWNER_CUT_BLOCKS, ranks / 2, ranks,
+                                  ranks, 1, EACH, &owner) == ERR_OK &&
+                scatter_plan(params, owner, &options, &flat) == ERR_OK;
+    options.topology = topology;
+    double begin_s = growth_clock();
+    good = good && scatter_plan(params, owner, &options, &bytes) == ERR_OK;
+    cost->seconds = growth_clock() - begin_s;
+    tap_note("exchange in levels: %.2f of the flat one",
+             (double)bytes.exchange / (double)flat.exchange);
+    owner_destroy(owner);
+    topology_destroy(topology);
+    free(counts);
+    return good && bytes.exchange > flat.exchange;
 }
 
 /* Sums of squares of tensors: where each rank's fragments are, and all added. */
@@ -217,6 +246,8 @@ static bool ranks_compared(int ranks, struct growth_cost *cost)
 const struct growth_row growth_starts[] = {
     { "launch's nodes, 8 ranks each", GROWTH_START, 0, NULL, 0, nodes_decided },
     { "reduce and scatter plans", GROWTH_START, 0, NULL, 0, exchanges_planned },
+    { "exchange in levels, 8 a node", GROWTH_START, 0, NULL, 0,
+      levels_planned },
     { "norms of tensors made, 70b", GROWTH_START, 0, NULL, 0, norms_made },
     { "norms of tensors, 70b", GROWTH_STEP, 0, NULL, 0, norms_added },
     { "window, nodes of one rank", GROWTH_START, 0, NULL, 0, window_made },

@@ -1,0 +1,211 @@
+/* Sums of gradients on the owners of each block have the bits of one rank, however the
+ * ranks are spread over nodes, which are only described; and what leaves a node is
+ * what must, as the messages themselves say. */
+#include <mpi.h>
+
+#include "src/parallel/scatter.h"
+#include "tests/reduce_fixture.h"
+#include "tests/replica_world.h"
+
+static const struct topology *nodes; /* of what is counted */
+static int64_t between; /* bytes that this rank sent to other nodes */
+
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    int rank = 0;
+    PMPI_Comm_rank(comm, &rank);
+    if (nodes != NULL && nodes->node[rank] != nodes->node[to])
+        between += count;
+    return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+
+struct layout {
+    int ranks, counts[8]; /* of each node; NODE_RANKS of them */
+    int radix;
+    const char *what;
+};
+
+static const struct layout layouts[] = {
+    { 3, { 2, 1 }, 0, "nodes of 2 and 1" },
+    { 4, { 2, 2 }, 0, "2 nodes of 2" },
+    { 4, { 4 }, 0, "one node" },
+    { 4, { 1, 1, 1, 1 }, 0, "nodes of one" },
+    { 6, { 2, 2, 2 }, 0, "3 nodes of 2" },
+    { 6, { 3, 3 }, 0, "2 nodes of 3" },
+    { 6, { 4, 2 }, 0, "nodes of 4 and 2" },
+    { 8, { 2, 2, 2, 2 }, 0, "4 nodes of 2" },
+    { 8, { 2, 2, 2, 2 }, 2, "4 nodes of 2, by pairs of nodes" },
+    { 8, { 4, 4 }, 0, "2 nodes of 4" },
+};
+
+static const struct batch {
+    int slots, leaves, own;
+    bool saves; /* the tree lets nodes of 2 or 4 add their leaves */
+} batches[] = {
+    { 16, 1, 1, true }, { 5, 2, 1, true },   { 23, 1, 2, true },
+    { 1, 9, 1, false }, { 13, 1, 3, false }, { 1, 1, 1, false },
+};
+
+/* Every leaf of a step, block by block from the last to the first. Sums are *total,
+ * packed. */
+static enum err run_step(const struct world *world, struct scatter *scatter,
+                         const struct batch *batch, const float **total)
+{
+    const struct params *params = world->params;
+    scatter_begin(scatter);
+    for (int m = 0; m < scatter_microsteps(scatter); m++) {
+        int leaf = scatter_leaf(scatter, m);
+        scatter_microstep(scatter, m);
+        for (int b = params->block_count - 1; b >= 0; b--) {
+            const struct param_block *block = &params->blocks[b];
+            float *gradient;
+            TRY(scatter_gradient(scatter, b, false, &gradient));
+            for (int i = 0; leaf >= 0 && i < batch->own; i++)
+                for (int64_t e = 0; e < block->elements; e += 61)
+                    gradient[i * block->elements + e] =
+                        leaf + i < batch->slots * batch->leaves
+                            ? fixture_value(1, leaf + i, block->offset + e)
+                            : 1e30f;
+            TRY(scatter_done(scatter, b));
+        }
+        TRY(scatter_microstep_end(scatter));
+    }
+    *total = scatter_total(scatter);
+    return ERR_OK;
+}
+
+static bool same_sums(const struct world *world, const struct owner *owner,
+                      const float *own, const float *all)
+{
+    bool same = true;
+    for (int b = 0; b < owner->block_count; b++) {
+        const struct owner_block *block = &owner->blocks[b];
+        same = same &&
+               memcmp(own + block->at, all + block->begin,
+                      (size_t)(block->end - block->begin) * sizeof *own) == 0;
+    }
+    return same && world->params->elements == owner->elements;
+}
+
+/* What is made for a case: alone on one rank, and of all on nodes. */
+struct both {
+    struct topology *topology;
+    struct owner *whole, *owner;
+    struct comm_tensors *self, *tensors;
+    struct scatter *one, *scatter;
+    struct reduce_bytes flat, bytes;
+};
+
+static enum err both_open(struct world *world, const struct layout *layout,
+                          const struct batch *batch, int degree,
+                          struct both *both)
+{
+    const struct kernel_memory *memory = world->kernels->memory;
+    const struct params *params = world->params;
+    struct scatter_options options = { .slots = batch->slots,
+                                       .leaves = batch->leaves,
+                                       .own_leaves = batch->own,
+                                       .radix = layout->radix };
+    int count = 0;
+    while (count < 8 && layout->counts[count] > 0)
+        count++;
+    TRY(topology_describe(layout->counts, count, &both->topology));
+    TRY(owner_create(params, OWNER_CUT_BLOCKS, 0, 1, 1, 1, &both->whole));
+    TRY(owner_create_rows(params, OWNER_CUT_BLOCKS, world->rank, world->ranks,
+                          degree, 1, topology_row(both->topology),
+                          &both->owner));
+    TRY(comm_tensors_create(world->self, memory, NULL, EXCHANGE_AUTO,
+                            &both->self));
+    TRY(comm_tensors_create(world->comm, memory, NULL, EXCHANGE_AUTO,
+                            &both->tensors));
+    TRY(scatter_create(both->self, world->kernels, &world->ctx, params,
+                       both->whole, &options, &both->one));
+    TRY(scatter_plan(params, both->owner, &options, &both->flat));
+    options.topology = both->topology;
+    TRY(scatter_plan(params, both->owner, &options, &both->bytes));
+    return scatter_create(both->tensors, world->kernels, &world->ctx, params,
+                          both->owner, &options, &both->scatter);
+}
+
+static void both_close(struct both *both)
+{
+    scatter_destroy(both->scatter);
+    scatter_destroy(both->one);
+    comm_tensors_destroy(both->tensors);
+    comm_tensors_destroy(both->self);
+    owner_destroy(both->owner);
+    owner_destroy(both->whole);
+    topology_destroy(both->topology);
+}
+
+/* Each node sends what is not its own in each microstep in which it has leaves. */
+static double least_between(const struct world *world, const struct both *both,
+                            const struct batch *batch)
+{
+    const struct topology *t = both->topology;
+    int64_t turn = (int64_t)world->ranks * batch->own;
+    int microsteps = scatter_microsteps(both->scatter);
+    int64_t last =
+        (int64_t)batch->slots * batch->leaves - (microsteps - 1) * turn;
+    double least = 0.0;
+    for (int n = 0; n < t->nodes; n++)
+        least += 4.0 * (double)world->params->elements *
+                 (1.0 - 1.0 / t->nodes) *
+                 (microsteps - (last <= (int64_t)t->first[n] * batch->own));
+    return least;
+}
+
+static void test_layout(struct world *world, const struct layout *layout,
+                        const struct batch *batch, int degree)
+{
+    enum err rc = ERR_OK;
+    const float *all = NULL, *own = NULL;
+    struct both both = { 0 };
+    bool same = false;
+    TRY_OUT(both_open(world, layout, batch, degree, &both));
+    TRY_OUT(run_step(world, both.one, batch, &all));
+    nodes = both.topology;
+    between = 0;
+    TRY_OUT(run_step(world, both.scatter, batch, &own));
+    nodes = NULL;
+    same = same_sums(world, both.owner, own, all);
+    TRY_OUT(comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM));
+out:
+    everywhere(world, rc == ERR_OK && same, "the bits of one rank",
+               layout->what);
+    if (rc == ERR_OK) {
+        int row = topology_row(both.topology);
+        double least = least_between(world, &both, batch);
+        tap_note("%d x %d leaves, %d a rank, shards of %d: %.2f of the least "
+                 "between nodes, exchange %.2f of the flat one's",
+                 batch->slots, batch->leaves, batch->own, degree,
+                 least > 0.0 ? (double)between / least : 0.0,
+                 (double)both.bytes.exchange / (double)both.flat.exchange);
+        if (row % 2 == 0 && batch->saves && layout->radix == 0)
+            tap_ok((double)between <= 1.1 * least,
+                   "no more between nodes than must");
+        if (row == 1)
+            tap_ok(both.bytes.total == both.flat.total, "as on one node");
+    }
+    both_close(&both);
+}
+
+int main(int argc, char **argv)
+{
+    struct world world;
+    if (!open_world(&world, &argc, &argv))
+        return tap_done();
+    const int half = world.ranks % 2 == 0 ? world.ranks / 2 : 1;
+    const int degrees[] = { world.ranks, 1, half };
+    /* ends in several rounds, and chunks that do not go round */
+    make_model(&world, "mpt-tiny", 3, 3000);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        if (layouts[i].ranks != world.ranks)
+            continue;
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+            test_layout(&world, &layouts[i], &batches[b], degrees[b % 3]);
+    }
+    params_destroy(world.params);
+    return close_world(&world);
+}
