@@ -7,7 +7,11 @@
  * down. So a block's gather begins `prefetch` blocks before its use, into
  * the buffer that was of use longest ago, and where backward follows forward
  * its last blocks are still there and come for nothing. Gradients go the other
- * way in scatter.c. */
+ * way in scatter.c.
+ *
+ * On several nodes a block comes to each of them once (owner.h), and then goes round in
+ * the node: beside the model where it is gathered two blocks ahead, else when it is
+ * wanted. */
 #include "src/parallel/gather.h"
 
 #include <assert.h>
@@ -26,7 +30,9 @@ struct buffer {
     int block; /* whose weights it has, or is getting */
     int users;
     struct comm_tensors_request *request; /* NULL: they are here */
-    int64_t wanted;                       /* when it was of use last */
+    bool rail;      /* between nodes, the node's ranks exchange after it */
+    int64_t begun;  /* in which call */
+    int64_t wanted; /* when it was of use last */
 };
 
 struct gather {
@@ -39,7 +45,7 @@ struct gather {
     struct buffer *buffers;
     int buffer_count, depth, kinds;
     int in_flight;
-    int64_t clock;
+    int64_t clock, calls;
 };
 
 /* Buffers of each kind of a layer's blocks. */
@@ -152,6 +158,16 @@ static enum err copy_own(const struct gather *gather, int block, char *data)
         data + (size_t)(b->shard_begin - b->offset) * item);
 }
 
+static enum err start(struct gather *gather, struct buffer *buffer,
+                      enum owner_group group)
+{
+    int64_t offset = gather->at.owner->blocks[buffer->block].offset;
+    buffer->rail = group == OWNER_RAIL;
+    return owner_start_gather(gather->at.owner, gather->at.tensors,
+                              buffer->block, group, gather->dtype, buffer->data,
+                              offset, &buffer->request);
+}
+
 /* Start to gather into the free buffer that was of use longest ago, and not
  * wanted since `before`; NULL: there is none. */
 static enum err fetch(struct gather *gather, int block, int64_t before,
@@ -172,12 +188,38 @@ static enum err fetch(struct gather *gather, int block, int64_t before,
         return ERR_OK;
     buffer->block = NO_BLOCK;
     TRY(copy_own(gather, block, buffer->data));
-    TRY(owner_start_gather(gather->at.owner, gather->at.tensors, block,
-                           OWNER_SHARD_GROUP, gather->dtype, buffer->data,
-                           gather->at.owner->blocks[block].offset,
-                           &buffer->request));
     buffer->block = block;
-    gather->in_flight++;
+    buffer->begun = gather->calls;
+    enum err rc =
+        start(gather, buffer,
+              owner_gather_begin(gather->at.owner, block, OWNER_SHARD_GROUP));
+    if (rc != ERR_OK)
+        buffer->block = NO_BLOCK;
+    gather->in_flight += rc == ERR_OK;
+    return rc;
+}
+
+/* Waits for what is under way, and starts what follows it: false, nothing. */
+static enum err go_on(struct gather *gather, struct buffer *buffer, bool *more)
+{
+    struct comm_tensors_request *request = buffer->request;
+    bool rail = buffer->rail;
+    buffer->request = NULL;
+    *more = rail;
+    TRY(comm_tensors_wait(request, 0.0));
+    return rail ? start(gather, buffer, OWNER_NODE) : ERR_OK;
+}
+
+/* What was begun in an earlier call goes on within the node, while the model computes. */
+static enum err go_on_ahead(struct gather *gather)
+{
+    bool more;
+    for (int i = 0; i < gather->buffer_count; i++) {
+        struct buffer *buffer = &gather->buffers[i];
+        if (buffer->request != NULL && buffer->rail &&
+            buffer->begun < gather->calls)
+            TRY(go_on(gather, buffer, &more));
+    }
     return ERR_OK;
 }
 
@@ -214,6 +256,7 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
 {
     enum err rc = ERR_OK;
     struct buffer *buffer = find_buffer(gather, block);
+    gather->calls++;
     if (buffer == NULL)
         TRY(fetch(gather, block, gather->clock, &buffer));
     assert(buffer != NULL);
@@ -221,15 +264,15 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     buffer->wanted = ++gather->clock;
     TRY(fetch_ahead(gather));
     if (buffer->request != NULL) {
-        struct comm_tensors_request *request = buffer->request;
-        buffer->request = NULL;
+        bool more = true;
         gather->in_flight--;
-        rc = comm_tensors_wait(request, 0.0);
+        while (more && rc == ERR_OK)
+            rc = go_on(gather, buffer, &more);
         if (rc != ERR_OK)
             buffer->block = NO_BLOCK;
     }
     *weights = buffer->data;
-    return rc;
+    return rc == ERR_OK ? go_on_ahead(gather) : rc;
 }
 
 void gather_release(struct gather *gather, int block)

@@ -189,24 +189,52 @@ int64_t replica_began(const struct replica *replica, int item)
     return replica->began[item];
 }
 
+/* A block's new weights on their way to all who have the same shard. */
 static enum err start_share(struct replica *replica, int block,
+                            enum owner_group group,
                             struct comm_tensors_request **request)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
     *request = NULL;
     if (b->degree == replica->owner->ranks)
         return ERR_OK;
-    return owner_start_gather(replica->owner, replica->tensors, block,
-                              OWNER_REPLICA_GROUP, replica->options.dtype,
-                              replica_shard(replica, block), b->shard_begin,
-                              request);
+    return owner_start_gather(
+        replica->owner, replica->tensors, block, group, replica->options.dtype,
+        replica_shard(replica, block), b->shard_begin, request);
 }
 
-/* Starts to send a block's new weights to all who have the same shard. */
+static enum err wait_share(struct comm_tensors_request **request)
+{
+    struct comm_tensors_request *started = *request;
+    *request = NULL;
+    return started != NULL ? comm_tensors_wait(started, 0.0) : ERR_OK;
+}
+
+/* Block by block; where it comes to the node first, the node's ranks exchange it while
+ * the next one comes. */
+static enum err share_blocks(struct replica *replica)
+{
+    struct comm_tensors_request *far[2] = { NULL }, *near[2] = { NULL };
+    const struct owner *owner = replica->owner;
+    int count = owner->block_count;
+    for (int b = 0; b < count + 2; b++) {
+        if (b < count)
+            TRY(start_share(replica, b,
+                            owner_gather_begin(owner, b, OWNER_REPLICA_GROUP),
+                            &far[b % 2]));
+        if (b > 1)
+            TRY(wait_share(&near[b % 2]));
+        if (b == 0 || b > count)
+            continue;
+        TRY(wait_share(&far[(b - 1) % 2]));
+        if (owner_gather_begin(owner, b - 1, OWNER_REPLICA_GROUP) == OWNER_RAIL)
+            TRY(start_share(replica, b - 1, OWNER_NODE, &near[(b - 1) % 2]));
+    }
+    return ERR_OK;
+}
+
 static enum err share_weights(struct replica *replica)
 {
-    struct comm_tensors_request *requests[2] = { NULL };
-    int count = replica->owner->block_count;
     if (replica->shared != NULL)
         return shared_weights_exchange(replica->shared);
     if (!replica_by_block(&replica->options))
@@ -215,13 +243,7 @@ static enum err share_weights(struct replica *replica)
                              replica->weights);
     if (replica->gather != NULL)
         gather_forget(replica->gather);
-    for (int b = 0; b <= count; b++) {
-        if (b < count)
-            TRY(start_share(replica, b, &requests[b % 2]));
-        if (b > 0 && requests[(b - 1) % 2] != NULL)
-            TRY(comm_tensors_wait(requests[(b - 1) % 2], 0.0));
-    }
-    return ERR_OK;
+    return share_blocks(replica);
 }
 
 static enum err round_weights(const struct replica *replica, int64_t elements,
