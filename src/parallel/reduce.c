@@ -29,11 +29,12 @@
 #define PAGE_BYTES ((size_t)2 << 20) /* of a shared stack, as it is mapped */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
 
-/* What a rank is left with, and the deepest that its stack gets. */
-static int range_nodes(int rank, int ranks, int slots, struct tree *nodes)
+/* What `count` ranks are left with, and the deepest that one's stack gets. */
+static int range_nodes(int rank, int count, int ranks, int slots,
+                       struct tree *nodes)
 {
     int deepest = 0;
-    int end = shard_slot_begin(rank + 1, ranks, slots);
+    int end = shard_slot_begin(rank + count, ranks, slots);
     nodes->depth = 0;
     for (int slot = shard_slot_begin(rank, ranks, slots); slot < end; slot++) {
         tree_push(nodes, 0, slot);
@@ -69,7 +70,7 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
         struct tree nodes;
-        int deepest = range_nodes(r, ranks, slots, &nodes);
+        int deepest = range_nodes(r, 1, ranks, slots, &nodes);
         int64_t own = reduce_interval(reduce, r);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
             plan->buffers = deepest;
@@ -144,22 +145,51 @@ float *reduce_stack(const struct reduce *reduce, int rank)
     return rank == reduce->rank ? reduce->stack[0] : NULL;
 }
 
+bool reduce_far(const struct reduce *reduce, int rank)
+{
+    return reduce_stack(reduce, rank) == NULL &&
+           rank % reduce->row == reduce->rank % reduce->row;
+}
+
+/* What other nodes have, each together, comes from the rank with this one's place there. They
+ * are only counted where there is no table yet. */
 static void list_partials(struct reduce *reduce)
 {
-    int count = 0;
-    int received = 0;
+    struct shape *plan = &reduce->plan;
+    int row = reduce->row;
+    plan->partials = plan->received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
-        struct tree nodes;
-        bool far = reduce_stack(reduce, r) == NULL;
-        range_nodes(r, reduce->ranks, reduce->slots, &nodes);
-        reduce->first_partial[r] = count;
-        for (int i = 0; i < nodes.depth; i++)
-            reduce->partials[count++] =
-                (struct partial){ nodes.node[i], r, i, far ? received++ : -1 };
+        struct tree nodes = { 0 };
+        bool near = reduce_stack(reduce, r) != NULL;
+        bool far = reduce_far(reduce, r);
+        if (near || far)
+            range_nodes(near ? r : r - r % row, near ? 1 : row, reduce->ranks,
+                        reduce->slots, &nodes);
+        if (reduce->partials != NULL)
+            reduce->first_partial[r] = plan->partials;
+        for (int i = 0; i < nodes.depth; i++, plan->partials++) {
+            int place = far ? plan->received++ : -1;
+            if (reduce->partials != NULL)
+                reduce->partials[plan->partials] =
+                    (struct partial){ nodes.node[i], r, i, place };
+        }
+        range_nodes(r - r % row, row, reduce->ranks, reduce->slots, &nodes);
+        plan->layers = nodes.depth > plan->layers ? nodes.depth : plan->layers;
     }
-    reduce->first_partial[reduce->ranks] = count;
-    assert(count == reduce->plan.partials);
-    assert(received == reduce->plan.received);
+    if (reduce->partials != NULL)
+        reduce->first_partial[reduce->ranks] = plan->partials;
+}
+
+/* Ranks of every node, where all of them see each other's stacks; else 1. */
+static int row_of(const struct reduce *reduce)
+{
+    int row = 1;
+    while (row < reduce->ranks && comm_window_node(reduce->window, row) == 0)
+        row++;
+    for (int r = 0; r < reduce->ranks; r++)
+        if (comm_window_node(reduce->window, r) != r - r % row)
+            return 1;
+    return reduce->ranks % row == 0 && row < reduce->ranks ? row : 1;
 }
 
 /* Opens the memory of the stacks where the node's other ranks can read it, if
@@ -181,13 +211,8 @@ static enum err open_stacks(struct reduce *reduce)
     }
     for (int i = 0; i < plan->buffers; i++)
         reduce->stack[i] = base + i * reduce->elements;
-    plan->received = 0;
-    for (int r = 0; r < reduce->ranks; r++) {
-        struct tree nodes;
-        range_nodes(r, reduce->ranks, reduce->slots, &nodes);
-        if (reduce_stack(reduce, r) == NULL)
-            plan->received += nodes.depth;
-    }
+    reduce->row = reduce->window != NULL ? row_of(reduce) : 1;
+    list_partials(reduce);
     return ERR_OK;
 }
 

@@ -5,7 +5,8 @@
  * with at most 2 log2(slots) complete subtrees; the owner of each interval of
  * the arena takes the partials of all ranks for its interval and finishes the tree
  * in slot order. Partials of ranks on its node it reads where they lie
- * (src/comm/comm_window.h); those of other nodes come in messages. fp32 adds by
+ * (src/comm/comm_window.h); those of other nodes come in messages, added there as far
+ * as the tree allows. fp32 adds by
  * kernels->accumulate and add, so that the sum has the same bits for 1 rank or
  * `slots` ranks.
  *

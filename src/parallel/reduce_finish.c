@@ -2,11 +2,11 @@
  * subtrees that all ranks are left with, and adds them up in slot order. Under
  * ddp the total then goes to every rank.
  *
- * It is a reduce-scatter whose order of additions is ours: partials travel as they
- * are, and only the owner adds, in the order of the tree. Of ranks on the same
- * node nothing travels, as their stacks are memory that this rank can read; of
- * others the partials come in rounds, of which one is received while the one
- * before is added. Sums are written over the subtrees, which nobody else reads in
+ * It is a reduce-scatter whose order of additions is ours, that of the tree. Of ranks
+ * on the same node nothing travels, as their stacks are memory that this rank can
+ * read; of others the partials come in rounds, of which one is received while the one
+ * before is added. Between nodes of as many ranks each they are added first, on the
+ * rank with the owner's place; else they travel as they are. Sums are written over the subtrees, which nobody else reads in
  * the owner's interval. */
 #include <assert.h>
 #include <string.h>
@@ -53,11 +53,11 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
     size_t *recv_offsets = comm_sizes(comm, 3);
     size_t own =
         (size_t)round_elements(reduce, reduce->rank, round) * sizeof(float);
-    bool sends = layer < reduce->nodes.depth;
+    bool sends = layer < reduce->left;
     for (int r = 0; r < reduce->ranks; r++) {
         int partial = reduce->first_partial[r] + layer;
         bool receives = partial < reduce->first_partial[r + 1];
-        bool far = reduce_stack(reduce, r) == NULL;
+        bool far = reduce_far(reduce, r);
         size_t bytes = (size_t)round_elements(reduce, r, round) * sizeof(float);
         send_bytes[r] = sends && far ? bytes : 0;
         send_offsets[r] =
@@ -72,7 +72,7 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
                 : 0;
     }
     return comm_tensors_start_all_to_all(
-        reduce->tensors, sends ? reduce->stack[layer] : NULL, send_bytes,
+        reduce->tensors, sends ? reduce->left_stack[layer] : NULL, send_bytes,
         send_offsets, reduce->receive, recv_bytes, recv_offsets, request);
 }
 
@@ -162,6 +162,49 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
     return ERR_OK;
 }
 
+/* The node's partials of one rank's interval become as few as they can be, each in the
+ * place of its first: nobody else of the node reads or writes them there. */
+static enum err add_node(struct reduce *reduce, int rank)
+{
+    struct tree nodes = { 0 };
+    struct adds adds = { .kernels = reduce->kernels,
+                         .ctx = reduce->ctx,
+                         .n = reduce_interval(reduce, rank) };
+    int first = reduce->rank - reduce->rank % reduce->row;
+    int64_t begin = reduce_interval_begin(reduce, rank);
+    for (int i = reduce->first_partial[first];
+         i < reduce->first_partial[first + reduce->row]; i++) {
+        const struct partial *p = &reduce->partials[i];
+        float *stack =
+            reduce_stack(reduce, p->rank) + p->number * reduce->elements;
+        reduce->left_stack[nodes.depth] = stack;
+        adds_put(&adds, nodes.depth, stack + begin, NULL);
+        tree_push(&nodes, p->node.level, p->node.index);
+        while (tree_settle(&nodes, reduce->slots))
+            TRY(adds_join(&adds, nodes.depth - 1));
+    }
+    reduce->left = nodes.depth;
+    for (int i = 0; i < nodes.depth && adds.n > 0; i++)
+        TRY(adds_write(&adds, i, adds.sums[i].place));
+    return ERR_OK;
+}
+
+/* What is sent to other nodes: the rank's own partials, or what its node has of the
+ * intervals of ranks with its place. */
+static enum err add_nodes(struct reduce *reduce)
+{
+    reduce->left = reduce->nodes.depth;
+    for (int i = 0; i < reduce->left; i++)
+        reduce->left_stack[i] = reduce->stack[i];
+    if (reduce->row == 1)
+        return ERR_OK;
+    TRY(comm_barrier(reduce->comm));
+    for (int r = 0; r < reduce->ranks; r++)
+        if (reduce_far(reduce, r))
+            TRY(add_node(reduce, r));
+    return ERR_OK;
+}
+
 /* Waits until nobody reads or writes another's stack. A rank waits for those of
  * its own node first: ranks of others may still wait for messages of the one
  * that is missing here, and would be named with it. */
@@ -188,8 +231,9 @@ static enum err finish(struct reduce *reduce)
            shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
     if (rounds == 0)
         return ERR_OK;
+    TRY(add_nodes(reduce));
     TRY(start_round(reduce, 0));
-    if (reduce->window != NULL)
+    if (reduce->window != NULL && reduce->row == 1)
         TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
     for (int64_t round = 0; round < rounds; round++) {
         if (round + 1 < rounds)
@@ -206,6 +250,20 @@ enum err reduce_finish(struct reduce *reduce, float **own)
     return finish(reduce);
 }
 
+/* Stores what has come from other nodes in the memory of the node's other ranks. */
+static enum err spread_far(struct reduce *reduce)
+{
+    struct comm_request *node;
+    if (reduce->row == 1)
+        return ERR_OK;
+    for (int r = 0; r < reduce->ranks; r++)
+        if (reduce_far(reduce, r))
+            spread(reduce, reduce->stack[0] + reduce_interval_begin(reduce, r),
+                   reduce_interval(reduce, r));
+    TRY(comm_window_start_meet(reduce->window, &node));
+    return comm_wait(node, 0.0);
+}
+
 /* Exchanges intervals of the total with other nodes. */
 static enum err exchange_far(struct reduce *reduce)
 {
@@ -217,7 +275,7 @@ static enum err exchange_far(struct reduce *reduce)
     size_t *recv_offsets = comm_sizes(comm, 3);
     int64_t own = reduce_interval(reduce, reduce->rank);
     for (int r = 0; r < reduce->ranks; r++) {
-        bool far = reduce_stack(reduce, r) == NULL;
+        bool far = reduce_far(reduce, r);
         int64_t other = reduce_interval(reduce, r);
         send_bytes[r] = far ? (size_t)own * sizeof(float) : 0;
         send_offsets[r] =
@@ -229,7 +287,8 @@ static enum err exchange_far(struct reduce *reduce)
     TRY(comm_tensors_start_all_to_all(
         reduce->tensors, reduce->stack[0], send_bytes, send_offsets,
         reduce->stack[0], recv_bytes, recv_offsets, &request));
-    return comm_tensors_wait(request, 0.0);
+    TRY(comm_tensors_wait(request, 0.0));
+    return spread_far(reduce);
 }
 
 enum err reduce_finish_all(struct reduce *reduce, float **total)

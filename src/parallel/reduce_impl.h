@@ -11,7 +11,7 @@
 /* A subtree that some rank is left with. */
 struct partial {
     struct tree_node node;
-    int rank;
+    int rank;   /* or of what its node has together, the one that sends it */
     int number; /* among the rank's partials: the depth of its buffer there */
     int place;  /* among the partials that are received; < 0: shared */
 };
@@ -37,6 +37,7 @@ struct reduce {
     int64_t elements;
     const int64_t *cut;
     int rank, ranks, slots;
+    int row; /* ranks of each node that add theirs before they send; or 1 */
     struct shape plan;
     struct arena tables;
     struct arena arena;           /* of tensors */
@@ -44,6 +45,8 @@ struct reduce {
     struct arena stacks;          /* ... of this rank, on a device */
     float *stack[TREE_DEPTH_MAX]; /* [plan.buffers][elements] */
     struct tree nodes;
+    int left; /* of this rank's node, in the stacks of ... */
+    const float *left_stack[TREE_DEPTH_MAX];
     int slot; /* next to be finished */
     bool lent;
     bool everywhere;          /* the total is for the whole node */
@@ -56,6 +59,9 @@ struct reduce {
 /* The stack of a rank, where this one reads and writes it; NULL: its partials
  * come in messages. */
 float *reduce_stack(const struct reduce *reduce, int rank);
+
+/* Messages of this rank's go to the other and come from there. */
+bool reduce_far(const struct reduce *reduce, int rank);
 
 /* A rank's interval: its first element, and how many. */
 int64_t reduce_interval_begin(const struct reduce *reduce, int rank);
