@@ -78,8 +78,7 @@ int64_t owner_longest(const struct owner *owner, int block);
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
     OWNER_REPLICA_GROUP, /* partitions, of the ranks with the same shard */
-    /* Where either is all ranks and they are dealt by rows, both of these one after the
-     * other, so that each node gets a part once: */
+    /* both in turn where either is all ranks, dealt by rows: a node gets a part once */
     OWNER_RAIL, /* partitions, of the ranks with the same place in their nodes */
     OWNER_NODE  /* all partitions of such ranks, of those of a node */
 };

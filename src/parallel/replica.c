@@ -142,15 +142,13 @@ static enum owner_cut cut_of(const struct replica *replica)
 /* For a plan; of nodes that are not alike levels do not count (topology_row()). */
 static enum err describe_nodes(struct replica *replica, int ranks)
 {
-    enum err rc = ERR_OK;
     int each = replica->options.node_ranks;
     bool even = each > 0 && ranks % each == 0;
-    int nodes = even ? ranks / each : 1;
-    int *counts = NULL;
+    int nodes = even ? ranks / each : 1, *counts = NULL;
     TRY(new_zeroed(&counts, (size_t)nodes));
     for (int n = 0; n < nodes; n++)
         counts[n] = ranks / nodes;
-    rc = topology_describe(counts, nodes, &replica->topology);
+    enum err rc = topology_describe(counts, nodes, &replica->topology);
     free(counts);
     return rc;
 }

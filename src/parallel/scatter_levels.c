@@ -107,7 +107,9 @@ enum err scatter_levels_open(struct scatter *scatter, int rank)
     bool fits = rc == ERR_OK && route_saves(levels->route, most);
     levels->top = fits ? route_turn_levels(levels->route) - 1 : 0;
     for (int level = 1; level <= levels->top; level++)
-        fits = fits && most[level] <= REQUESTS;
+        fits = fits && most[level] <= REQUESTS &&
+               2 * most[level] * topology->nodes <=
+                   (topology->ranks + topology->nodes) * options->own_leaves;
     if (fits)
         rc = make_stages(levels, most, options->own_leaves);
     if (rc != ERR_OK || !fits)
