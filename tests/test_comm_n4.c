@@ -214,6 +214,30 @@ static void test_all_to_all(struct comm *comm)
 }
 
 /* Several at once, waited for in the other order on odd ranks. */
+/* Two long messages and a short one to the next rank. */
+static void test_messages(struct comm *comm)
+{
+    const size_t bytes[] = { LONG_BYTES, LONG_BYTES / 2, 5 };
+    int rank = comm_rank(comm), size = comm_size(comm);
+    unsigned char *data = malloc(4 * LONG_BYTES), *at = data;
+    struct comm_message list[6];
+    struct comm_request *request = NULL;
+    for (int i = 0; i < 6; i++) {
+        int step = i < 3 ? size - 1 : 1;
+        list[i] = (struct comm_message){ at, bytes[i % 3], (rank + step) % size,
+                                         i < 3 };
+        fill(at, bytes[i % 3], i < 3 ? -1 : 3 * rank + i);
+        at += bytes[i % 3];
+    }
+    bool pass = comm_start_messages(comm, list, 6, &request) == ERR_OK &&
+                wait_for(request) == ERR_OK;
+    for (int i = 0; i < 3; i++)
+        pass =
+            pass && is_filled(list[i].data, bytes[i], 3 * list[i].peer + i + 3);
+    everywhere(comm, pass, "listed messages, long ones too");
+    free(data);
+}
+
 static void test_overlap(struct comm *comm)
 {
     enum { COUNT = 8 };
@@ -366,6 +390,7 @@ int main(int argc, char **argv)
     test_broadcast(comm);
     test_all_reduce(comm);
     test_all_to_all(comm);
+    test_messages(comm);
     test_overlap(comm);
     test_duplicate(comm);
     test_agree(comm);
