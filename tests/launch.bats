@@ -823,6 +823,26 @@ watch() {
     watch_attempt n1 || true # set -e would end it
 }
 
+@test "a word of the watch that comes in two parts is heard" {
+    # shellcheck source=jobs/lib/attempt.sh
+    . "$JOBS/lib/attempt.sh"
+    local watch_pid=4711 heard=''
+    say() { heard=$*; }
+    mkfifo "$T/words"
+    exec 9<>"$T/words"
+    (
+        printf '4711 s' >&9
+        sleep 0.2
+        printf 'ay all of it\n' >&9
+    ) 3>&- &
+    sleep 0.1
+    hear_watch
+    wait $!
+    hear_watch
+    exec 9>&-
+    [ "$heard" = "all of it" ]
+}
+
 @test "an attempt is ended before a scancel that tries again and again" {
     # shellcheck source=jobs/lib/nodes.sh
     . "$JOBS/lib/nodes.sh"

@@ -37,7 +37,8 @@ hear_watch()
 {
     local pid what words
     ask=no
-    while read -r -t 0.01 -u 9 pid what words; do
+    # a line that has begun is waited for: read forgets the half of one whose time is over
+    while read -t 0 -u 9 && read -r -t 5 -u 9 pid what words; do
         [ "$pid" = "$watch_pid" ] || continue
         case $what in
         say) say "$words" ;;
