@@ -188,8 +188,10 @@ $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
+# by mpirun or srun also as several ranks
+RANKED := eval generate
 define program
-$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) src/cmd/cmd_main.c) $(LIB)
+$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) src/cmd/cmd_main.c $(if $(filter $(RANKED),$(1)),src/cmd/cmd_ranks.c)) $(LIB)
 	$$(call link,)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "src/base/settings/options.h"
-#include "src/comm/comm.h"
 
 struct cmd_main {
     const struct options_program *program;
@@ -12,6 +11,8 @@ struct cmd_main {
     /* May set *exit_code (0 before) where its result is no error. */
     enum err (*run)(const struct options *options, int *exit_code);
 };
+
+struct comm;
 
 /* The log, --help, --version, usage without arguments; then reads the command
  * line, runs it, and tells its error on stderr. The exit code. */
