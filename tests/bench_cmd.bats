@@ -205,9 +205,9 @@ EOF
     [ "$status" -eq 0 ]
     [ "${#lines[@]}" -eq 1 ]
     [ "$(jq -c '[.strategies[] | .strategy != "hsdp" and .ratio > 0.98 and .ratio < 1.05]' \
-        <<<"$output")" = "[true,true,true,true,false]" ]
+        <<<"$output")" = "[true,true,true,true,true,false]" ]
     within "value >= 1" internode_bytes_ratio
-    within "value > 0" elastic_ratio_nodes
+    within "value > 0" elastic_ratio_nodes internode_time_ratio
     [ "$(jq '[.strategies[].step_ms] | min > 0' <<<"$output")" = true ]
     run "$BENCH" comm --nodes 1
     [ "$status" -eq 64 ]

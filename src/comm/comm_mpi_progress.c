@@ -13,7 +13,8 @@
 #include "src/comm/comm_mpi_impl.h"
 
 #define PAUSE_S 100e-6
-#define FAR_BYTES 65536 /* below, MPI sends at once */
+#define STACK_BYTES ((size_t)256 << 10) /* as the thread of the signs of life */
+#define FAR_BYTES 65536                 /* below, MPI sends at once */
 
 static struct {
     pthread_t thread;
@@ -59,7 +60,7 @@ void comm_mpi_progress_begin(const struct comm *comm, MPI_Comm words)
         return;
     progress.words = words;
     progress.ends = false;
-    int failed = process_thread(&progress.thread, 0, run, NULL);
+    int failed = process_thread(&progress.thread, STACK_BYTES, run, NULL);
     progress.runs = failed == 0;
     if (failed != 0)
         log_warn("no thread for messages between nodes: they do not go on "
@@ -74,8 +75,11 @@ void comm_mpi_progress_end(void)
     progress.ends = true;
     pthread_cond_signal(&progress.begins);
     pthread_mutex_unlock(&progress.mutex);
-    pthread_join(progress.thread, NULL);
     progress.runs = false;
+    if (!comm_mpi_enter(NOBODY))
+        return; /* it may be the one that does not come back */
+    comm_mpi_leave();
+    pthread_join(progress.thread, NULL);
 }
 
 /* A fragment that MPI must be called again for, before it has arrived. */

@@ -112,9 +112,14 @@ static bool spreads(const struct reduce *reduce)
  * ranks. What they had there only this rank reads, and has read. */
 static void spread(const struct reduce *reduce, const float *own, int64_t count)
 {
-    for (int r = 0; r < reduce->ranks; r++) {
+    int first = reduce->rank; /* of the node, whose ranks are neighbours */
+    while (first > 0 && reduce_stack(reduce, first - 1) != NULL)
+        first--;
+    for (int r = first; r < reduce->ranks; r++) {
         float *stack = reduce_stack(reduce, r);
-        if (r != reduce->rank && stack != NULL)
+        if (stack == NULL)
+            break;
+        if (r != reduce->rank)
             memcpy(stack + (own - reduce->stack[0]), own,
                    (size_t)count * sizeof *own);
     }

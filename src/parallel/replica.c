@@ -168,8 +168,9 @@ static enum err replica_open(const struct comm *comm,
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
-    TRY_OUT(comm != NULL ? topology_create(comm, &replica->topology)
-                         : describe_nodes(replica, ranks));
+    TRY_OUT(comm != NULL && !options->flat
+                ? topology_create(comm, &replica->topology)
+                : describe_nodes(replica, ranks));
     TRY_OUT(owner_create_rows(
         params, cut_of(replica), rank, ranks, shard_degree(options, ranks),
         replica->options.expert_degree, topology_row(replica->topology),

@@ -100,6 +100,9 @@ struct replica_options {
     int expert_degree;   /* D, a divisor of the experts and of the ranks */
     bool exact;          /* the same bits on any number of ranks; otherwise a
                           * rank's leaves may be one sum */
+    bool
+        flat; /* every rank sends to every other, as on one node: what exchanges
+                * in levels are measured by */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
     bool near;        /* for a plan: all ranks see each other's memory */

@@ -314,6 +314,13 @@ int route_turn_levels(const struct route_plan *route)
     return route->turn_levels;
 }
 
+int route_last_unit(const struct route_plan *route)
+{
+    const struct topology *t = route->topology;
+    int size, level = route->turn_levels - 2;
+    return t->first[route_unit(route, level, t->nodes - 1, &size)];
+}
+
 const struct route_level *route_level(const struct route_plan *route, int level)
 {
     assert(level >= route->first && level < route->end);

@@ -118,6 +118,8 @@ const struct route_level *route_level(const struct route_plan *route,
 
 /* Levels of a microstep, from 0 on. */
 int route_turn_levels(const struct route_plan *route);
+/* The first rank of the last unit of the highest level, to which most lists come. */
+int route_last_unit(const struct route_plan *route);
 /* The most values of a piece that anybody sends at each of these levels in any
  * microstep: most[ROUTE_LEVELS_MAX], of which 0 is none. False: nodes would send more
  * than three quarters of what there are leaves, or it takes too long to look. The same on all ranks;

@@ -172,7 +172,8 @@ static enum err scatter_open(struct scatter *scatter,
     return ERR_OK;
 }
 
-/* Ranks of the last unit of a level may bring together more than others. */
+/* The first rank of a level's last unit, which may be smaller than others, brings most
+ * together. */
 enum err scatter_plan(const struct params *params, const struct owner *owner,
                       const struct scatter_options *options,
                       struct reduce_bytes *out)
@@ -186,6 +187,8 @@ enum err scatter_plan(const struct params *params, const struct owner *owner,
         if (bytes.total > out->total)
             *out = bytes;
         bool levels = scatter.levels != NULL;
+        if (levels && i == 0)
+            ranks[1] = route_last_unit(scatter.levels->route);
         scatter_levels_close(&scatter);
         if (!levels)
             break;

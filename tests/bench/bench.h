@@ -125,7 +125,9 @@
  *                 value of each element from each node to each other: of gradients
  *                 once a step, with zero2 and zero3 once a microbatch; of weights
  *                 once a step, with zero3 as often as a block is gathered), ratio
- *   internode_bytes_ratio  the largest of these ratios
+ *   internode_bytes_ratio  the largest of these ratios but the flat exchange's
+ *   internode_time_ratio   zero3's step_ms over that of a flat exchange, in which every
+ *                          rank sends to every other
  *   elastic_ratio_nodes    zero3's step_ms over that of zero3 "fast"
  */
 #pragma once
