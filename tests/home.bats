@@ -108,6 +108,14 @@ all_doors_give_the_same() { # NAME
     all_doors_give_the_same slow
 }
 
+@test "an adapter of peft is found there, and asks for its base" {
+    mkdir -p "$THERE/adapter"
+    echo '{"peft_type": "LORA", "base_model_name_or_path": "org/none", "revision": "v7", "r": 4}' \
+        >"$THERE/adapter/adapter_config.json"
+    ends '!0' "is an adapter of org/none at revision v7, which is not on this machine" \
+        "$BIN/tessera-generate" s3://bucket/adapter --prompt a
+}
+
 @test "denied: an error that says what to do, and nothing has begun" {
     rules "* status 403 -"
     for door in "${DOORS[@]}"; do

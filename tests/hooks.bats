@@ -46,6 +46,13 @@ setup_file() {
     [[ $output == *"were left out"* ]]
 }
 
+@test "a program of MPI in a hook is no rank of the run" {
+    train 2 "$DIR/mpi" train.max_duration=2ba hooks.timeout_s=60 checkpoint.interval=1ba \
+        "hooks.on_fit_end='$BIN/tessera-generate' '$DIR/ref' --prompt a --max-tokens 2 >'$DIR/mpi.text'"
+    "$BIN/tessera-generate" "$DIR/ref" --prompt a --max-tokens 2 >"$DIR/alone.text"
+    cmp "$DIR/alone.text" "$DIR/mpi.text"
+}
+
 @test "a hook, and what it submits, is no process of the attempt" {
     TESSERA_ATTEMPT_OF=4711 train 1 "$DIR/of" train.max_duration=1ba \
         "hooks.on_fit_start=echo \"of=\$TESSERA_ATTEMPT_OF.\" >'$DIR/of.env'"

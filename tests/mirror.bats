@@ -114,6 +114,37 @@ killed() {
     grep -q "another attempt with the same run_uuid" "$DIR/older.log"
 }
 
+@test "what cannot be removed, or an attempt before has put late, stops no mirror" {
+    local owner
+    rm -rf "$THERE"
+    train 1 "$DIR/late" "${MIRROR[@]}" train.max_duration=6ba
+    rules "DELETE status 403 -"
+    run -0 train 1 "$DIR/late" "${MIRROR[@]}" train.max_duration=8ba
+    [[ "$output" == *"owner-"*" stays: "*403* ]]
+    [ -n "$(compgen -G "$THERE/step-000000008-*/MANIFEST.json")" ]
+    rules "shard-00000 delay 1 -"
+    start 1 "$DIR/late" "${MIRROR[@]}"
+    wait_for 60 compgen -G "$THERE/step-000000012-*"
+    owner=$(compgen -G "$THERE/owner-*" | head -n 1)
+    printf %s "$(realpath "$DIR/late")" >"${owner%-*}-0123456789ab"
+    waited 0
+    [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+    [ ! -e "${owner%-*}-0123456789ab" ]
+    rm -rf "$THERE"
+}
+
+@test "a whole one whose replay cannot be put again stays" {
+    rm -rf "$THERE"
+    train 1 "$DIR/again" "${MIRROR[@]}" checkpoint.interval=4ba train.max_duration=4ba
+    rules "PUT status 503 -"
+    run train 1 "$DIR/again" "${MIRROR[@]}" checkpoint.interval=4ba checkpoint.remote_deadline=1 \
+        train.max_duration=8ba
+    rules ""
+    train 1 "$DIR/again" "${MIRROR[@]}" checkpoint.interval=4ba
+    [ -n "$(compgen -G "$THERE/step-000000004-*/MANIFEST.json")" ]
+    rm -rf "$THERE"
+}
+
 @test "a finished run whose directory is gone is there again" {
     train 1 "$DIR/done" "${MIRROR[@]}"
     rm -rf "$DIR/done"

@@ -360,15 +360,15 @@ static void check_unknown(void)
 {
     struct more {
         struct model_config config;
-        int64_t window;
-    } more = { .window = 0 };
+        int64_t stripes;
+    } more = { .stripes = 0 };
     struct setting rows[128];
     int count = model_known_row_count;
     memcpy(rows, model_known_rows, (size_t)count * sizeof rows[0]);
-    rows[count] = (struct setting){ .key = "window",
+    rows[count] = (struct setting){ .key = "stripes",
                                     .help = "tokens that one attends to",
                                     .type = SETTING_INT,
-                                    .offset = offsetof(struct more, window),
+                                    .offset = offsetof(struct more, stripes),
                                     .preset = "0",
                                     .max = 1e6 };
     memset(&more.config, 0xff, sizeof more.config); /* no default anywhere */
@@ -378,10 +378,10 @@ static void check_unknown(void)
     tap_ok(model_known_check(rows, count + 1, &more, infer_known,
                              "generation") == ERR_OK,
            "one more at its default");
-    more.window = 4096;
+    more.stripes = 4096;
     tap_ok(model_known_check(rows, count + 1, &more, infer_known,
                              "generation") == ERR_UNSUPPORTED &&
-               strstr(err_text(), "model.window = 4096: generation") != NULL,
+               strstr(err_text(), "model.stripes = 4096: generation") != NULL,
            "one more is refused by its name: %s", err_text());
 }
 

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,13 +89,21 @@ int main(void)
     double seconds;
     realtime = sched_setscheduler(0, SCHED_FIFO, &least) == 0 &&
                sched_setscheduler(0, SCHED_OTHER, &none) == 0;
+    int ready[2];
+    char byte = 1;
+    if (pipe(ready) != 0)
+        abort();
     pid_t hog = fork();
     if (hog == 0) {
         (void)one_processor(realtime ? SCHED_FIFO : SCHED_OTHER,
                             realtime ? 2 : 0);
-        spin(CLOCK_MONOTONIC, 2.5 * SECONDS);
+        if (write(ready[1], &byte, 1) != 1)
+            abort();
+        spin(CLOCK_MONOTONIC, 3 * SECONDS);
         _exit(0);
     }
+    if (read(ready[0], &byte, 1) != 1) /* it has the processor */
+        abort();
     int code = result_of(starve, NULL, &seconds);
     tap_ok(code == 7 && seconds > SECONDS,
            "one without a processor is waited for: %d after %.2f s", code,

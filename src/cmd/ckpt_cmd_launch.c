@@ -102,8 +102,11 @@ static void take_words(void *arg, const char *path, int rank)
         (void)sscanf(from, "from rank %*d (%255[^)]", word.lost);
     if (words->count < WORDS_MAX)
         words->list[words->count++] = word;
-    else if (word.grave > last->grave ||
-             (word.grave == last->grave && rank < last->rank))
+    else if (word.grave > last->grave || /* or says more than whom it misses */
+             (word.grave == last->grave &&
+              (word.lost[0] == '\0') > (last->lost[0] == '\0')) ||
+             (word.grave == last->grave && rank < last->rank &&
+              (word.lost[0] == '\0') == (last->lost[0] == '\0')))
         *last = word;
 }
 

@@ -22,7 +22,8 @@ static enum err run(const void *into, struct comm *comm)
     TRY_OUT(args->score ? generate_texts_score(&engine)
                         : generate_texts_continue(&engine));
 out:
-    generate_engine_close(&engine);
+    if (rc != ERR_COMM) /* collective: infer_ranks.h */
+        generate_engine_close(&engine);
     return rc;
 }
 

@@ -91,6 +91,9 @@ static enum err run(const struct options *line, int *exit_code)
         goto out;
     }
     const char *const inputs[] = { file, sweep->settings.config };
+    if (options->json != NULL && options->svg != NULL &&
+        strcmp(options->json, options->svg) == 0)
+        TRY_OUT(err_set(ERR_USAGE, "--json and --svg have the same file"));
     if (options->json != NULL)
         TRY_OUT(output_begin(options->json, inputs, 2, &json));
     if (options->svg != NULL)

@@ -111,8 +111,10 @@ static void requeue(const struct job_facts *f, struct job_decision *d)
 {
     if (to_scavenge(f, d))
         return;
-    if (f->scavenged == JOB_YES)
+    if (f->scavenged == JOB_YES) {
         d->progress = JOB_TRUE;
+        d->silent = NULL;
+    }
     if (!f->may_requeue || f->requeued == JOB_NO) {
         leave_to_next(f, d);
     } else if (f->last_state == NULL) {

@@ -22,6 +22,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/formats/hub_cache.h"
 #include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors.h"
@@ -189,40 +190,14 @@ static enum err number_of(const struct peft *peft, const char *pattern,
 
 /* --- the base --- */
 
-/* The snapshot of the main branch of "org/name" in the hub's cache. */
-static bool find_cached(const char *name, char out[FSIO_PATH_MAX])
-{
-    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME");
-    const char *user = getenv("HOME"), *slash = strchr(name, '/');
-    char root[FSIO_PATH_MAX], path[FSIO_PATH_MAX], *text = NULL;
-    size_t bytes = 0;
-    bool there = false;
-    if (slash == NULL || strchr(slash + 1, '/') != NULL || name[0] == '.' ||
-        slash == name)
-        return false;
-    if ((hub != NULL    ? fsio_path(root, "%s", hub)
-         : home != NULL ? fsio_path(root, "%s/hub", home)
-         : user != NULL ? fsio_path(root, "%s/.cache/huggingface/hub", user)
-                        : ERR_USAGE) != ERR_OK ||
-        fsio_path(path, "%s/models--%.*s--%s", root, (int)(slash - name), name,
-                  slash + 1) != ERR_OK ||
-        fsio_path(root, "%s/refs/main", path) != ERR_OK ||
-        fsio_read_file(root, 256, &text, &bytes) != ERR_OK)
-        return false;
-    bytes = strcspn(text, "\r\n/");
-    there =
-        bytes > 0 &&
-        fsio_path(out, "%s/snapshots/%.*s", path, (int)bytes, text) == ERR_OK &&
-        fsio_exists(out);
-    free(text);
-    return there;
-}
-
 static enum err find_base(struct peft *peft)
 {
     const char *name = json_string_value(
         json_object_get(peft->config, "base_model_name_or_path"));
+    const char *revision =
+        json_string_value(json_object_get(peft->config, "revision"));
     char beside[FSIO_PATH_MAX];
+    bool named = revision != NULL && strcmp(revision, "main") != 0;
     TRY(fsio_path(peft->base_path, "%s/base", peft->path));
     if (fsio_exists(peft->base_path))
         return ERR_OK;
@@ -233,13 +208,14 @@ static enum err find_base(struct peft *peft)
         TRY(fsio_path(beside, "%s/../%s", peft->path, name));
         if (name[0] != '/' && fsio_exists(beside))
             return fsio_path(peft->base_path, "%s", beside);
-        if (find_cached(name, peft->base_path))
+        if (hub_cache_find(name, named ? revision : "main", peft->base_path))
             return ERR_OK;
     }
     return err_set(ERR_USAGE,
-                   "%s is an adapter of %s, which is not on this machine: put "
-                   "that, or a link to it, at %s/base",
+                   "%s is an adapter of %s%s%s, which is not on this machine: "
+                   "put that, or a link to it, at %s/base",
                    peft->path, name != NULL ? name : "a model without a name",
+                   named ? " at revision " : "", named ? revision : "",
                    peft->path);
 }
 

@@ -100,6 +100,8 @@ static enum err look(struct home_copy *copy, int64_t step,
     copy->kind = KIND_CHECKPOINT;
     if (!there) {
         TRY_OUT(has(store, "config.json", &there));
+        if (!there)
+            TRY_OUT(has(store, "adapter_config.json", &there));
         copy->kind = KIND_FOLDER;
     }
     if (there && step >= 0)

@@ -61,7 +61,8 @@ struct mirror_known {
     bool listed;
 };
 void mirror_known_free(struct mirror_known *known);
-/* PART: before its first file is put; WHOLE: behind its commit. */
+/* UNSEEN: before its first file is put, since it may be whole there from an attempt
+ * before; WHOLE: behind its commit. */
 enum err mirror_known_add(struct mirror_known *known,
                           const struct mirror_step *step, enum mirror_is is);
 /* Behind a commit: of the run's others the keep - 1 newest whole ones below the step
@@ -72,12 +73,18 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        struct mirror_known *known);
 
 /* The directory whose run is mirrored there, by its last attempt: an object
- * owner-RUN-TOKEN, whose name becomes *owner. ERR_USAGE where it was another one, which
- * has a run of the same uuid still: this one is a copy of it. */
+ * owner-RUN-TOKEN. Zeroed at first; store_names_free(&owner.before) at the end. */
+struct mirror_owner {
+    char name[64];             /* "": not yet */
+    struct store_names before; /* what could not be removed may be among them */
+};
+/* ERR_USAGE where it was another directory's, which has a run of the same uuid still:
+ * this one is a copy of it. */
 enum err mirror_own(struct store *store, const struct mirror_step *step,
-                    const char *run_dir, char owner[64]);
-/* ERR_BUSY where another has come since. */
-enum err mirror_still_own(struct store *store, const char *owner);
+                    const char *run_dir, struct mirror_owner *owner);
+/* ERR_BUSY where another has come since. By who has the run's lock. */
+enum err mirror_still_own(struct store *store, const char *run_dir,
+                          const struct mirror_owner *owner);
 
 /* Fetch MANIFEST.json into a folder. */
 enum err mirror_get_manifest(struct store *store, const char *folder,

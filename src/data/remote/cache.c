@@ -214,7 +214,8 @@ static enum err cache_refresh(struct cache *cache, const char *const *names,
     bool there =
         cache->options.index == NULL && cache_is_there(cache, names, needed);
     cache_ask_begin(cache, there);
-    for (int n = 0; n < count && rc == ERR_OK; n++) {
+    int n = 0;
+    for (; n < count && rc == ERR_OK; n++) {
         if (n > 0)
             cache_remove(cache->folder, names[n]);
         rc = cache_renew(cache, names[n], n == 0);
@@ -224,7 +225,8 @@ static enum err cache_refresh(struct cache *cache, const char *const *names,
         if (rc == ERR_DATA && n >= needed)
             rc = ERR_OK;
     }
-    if (rc != ERR_OK)
+    /* where the first was refused, all that is there is of the one before */
+    if (rc != ERR_OK && !(there && n == 1))
         cache_remove(cache->folder, names[0]);
     return rc;
 }

@@ -66,11 +66,20 @@ static void call_free(struct call *call)
 }
 
 /* Variables of the run that are not its hooks': what a hook leaves behind or
- * submits is no process of the attempt. */
+ * submits is no process of the attempt, and a program of MPI in it no rank. */
 static bool is_ours(const char *variable)
 {
-    return strncmp(variable, "TESSERA_EVENT=", 14) == 0 ||
-           strncmp(variable, "TESSERA_ATTEMPT_OF=", 19) == 0;
+    static const char *const begins[] = { "TESSERA_EVENT=",
+                                          "TESSERA_ATTEMPT_OF=",
+                                          "OMPI_COMM_WORLD_",
+                                          "PMIX_",
+                                          "PMI_",
+                                          "SLURM_STEP_",
+                                          NULL };
+    for (int i = 0; begins[i] != NULL; i++)
+        if (strncmp(variable, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
 }
 
 /* -1: it could not be started. */

@@ -126,7 +126,11 @@ static enum err find_model(const struct run *run, struct tracking_model *out)
     if (run->mirrored != out->step)
         return ERR_OK;
     TRY(mirror_step_of(path, &there));
-    snprintf(out->source, sizeof out->source, "%s/%s", s->checkpoint.mirror,
+    const char *mirror = s->checkpoint.mirror;
+    size_t bytes = strlen(mirror);
+    while (bytes > 0 && mirror[bytes - 1] == '/')
+        bytes--;
+    snprintf(out->source, sizeof out->source, "%.*s/%s", (int)bytes, mirror,
              there.folder);
     mirror_step_free(&there);
     return ERR_OK;

@@ -37,7 +37,7 @@ struct on_checkpoint_mirror {
     bool looked;               /* for newer steps, at the start */
     bool fails;                /* the thread's last one has */
     struct mirror_known known; /* the thread's, rank 0's */
-    char owner[64];            /* "": not yet */
+    struct mirror_owner owner;
 
     pthread_t thread;
     bool made;
@@ -101,17 +101,17 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(ckpt_index_path(path, s->run.dir, number));
     TRY_OUT(mirror_step_of(path, &step));
     *bytes = step.manifest->bytes;
-    if (m->run->rank == 0 && m->owner[0] == '\0')
-        TRY_OUT(mirror_own(m->store, &step, s->run.dir, m->owner));
+    if (m->run->rank == 0 && m->owner.name[0] == '\0')
+        TRY_OUT(mirror_own(m->store, &step, s->run.dir, &m->owner));
     if (m->run->rank == 0)
-        TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_PART));
+        TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_UNSEEN));
     TRY_OUT(mirror_files(m->store, &step, path, m->run->rank, m->run->ranks,
                          false));
     if (m->run->rank != 0)
         goto out;
     TRY_OUT(await_files(m, &step));
     TRY_OUT(m->may_commit(m->arg));
-    TRY_OUT(mirror_still_own(m->store, m->owner));
+    TRY_OUT(mirror_still_own(m->store, s->run.dir, &m->owner));
     TRY_OUT(mirror_commit(m->store, &step));
     TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_WHOLE));
     if (mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
@@ -234,6 +234,7 @@ void on_checkpoint_mirror_destroy(struct on_checkpoint_mirror *m)
         pthread_join(m->thread, NULL);
     store_close(m->store);
     mirror_known_free(&m->known);
+    store_names_free(&m->owner.before);
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->mutex);
     free(m);
