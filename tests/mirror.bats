@@ -123,8 +123,9 @@ killed() {
     [[ "$output" == *"owner-"*" stays: "*403* ]]
     [ -n "$(compgen -G "$THERE/step-000000008-*/MANIFEST.json")" ]
     rules "shard-00000 delay 1 -"
+    owner=$(compgen -G "$THERE/owner-*" | tr '\n' ' ')
     start 1 "$DIR/late" "${MIRROR[@]}"
-    wait_for 60 compgen -G "$THERE/step-000000012-*"
+    wait_for 60 eval '[ "$(compgen -G "$THERE/owner-*" | tr "\n" " ")" != "$owner" ]'
     owner=$(compgen -G "$THERE/owner-*" | head -n 1)
     printf %s "$(realpath "$DIR/late")" >"${owner%-*}-0123456789ab"
     waited 0
