@@ -254,7 +254,7 @@ tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARS
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(REPLAYS) $(GROWN) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments --exec tests/bounded $(LANES) $(TESTS_1) $(REPLAYS) $(GROWN) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 bench: $(BENCH) ## all benchmarks
 	@for name in step gemm data ckpt comm infer; do echo "== $$name"; $(BENCH) $$name || exit 1; done
