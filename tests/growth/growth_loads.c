@@ -16,6 +16,7 @@ struct load {
     struct ckpt_item *items;
     int *item_of_tensor;
     struct ckpt_wants *wants; /* [ranks that load] */
+    int each;                 /* ranks that write one file */
     bool local;               /* shards lie on the nodes of those who wrote */
     double others_s;
 };
@@ -75,42 +76,71 @@ static void set_parts(struct load *load, const struct owner *owner, int rank)
             part_of(owner, &load->params->list[t % load->params->count], rank);
 }
 
-static void make_shards(struct load *load)
+static int by_begin(const void *a, const void *b)
+{
+    const struct ckpt_part *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* What a file's ranks have of tensor t, in parts[each]: neighbours are one. */
+static int merged_parts(const struct load *load, int shard, int t,
+                        struct ckpt_part *parts)
+{
+    const struct param *param = &load->params->list[t % load->params->count];
+    int count = 0, end = 0;
+    for (int r = shard * load->each; r < (shard + 1) * load->each; r++) {
+        parts[count] = part_of(load->from, param, r);
+        count += parts[count].begin < parts[count].end;
+    }
+    qsort(parts, (size_t)count, sizeof *parts, by_begin);
+    for (int i = 0; i < count; i++)
+        if (end > 0 && parts[end - 1].end == parts[i].begin)
+            parts[end - 1].end = parts[i].end;
+        else
+            parts[end++] = parts[i];
+    return end;
+}
+
+static void make_shard(struct load *load, int s)
 {
     struct ckpt_manifest *m = &load->manifest;
-    m->shard_count = load->from->ranks;
-    m->shards = calloc((size_t)m->shard_count, sizeof *m->shards);
-    need(m->shards != NULL);
-    for (int s = 0; s < m->shard_count; s++) {
-        struct ckpt_shard *shard = &m->shards[s];
-        set_parts(load, load->from, s);
-        for (int t = 0; t < m->tensor_count; t++)
-            shard->extent_count +=
-                load->items[t].part.begin < load->items[t].part.end;
-        shard->extents =
-            malloc((size_t)shard->extent_count * sizeof *shard->extents + 1);
-        need(shard->extents != NULL);
-        shard->extent_count = 0;
-        for (int t = 0; t < m->tensor_count; t++) {
-            struct ckpt_part part = load->items[t].part;
-            if (part.begin >= part.end)
-                continue;
+    struct ckpt_shard *shard = &m->shards[s];
+    size_t most = (size_t)m->tensor_count * (size_t)load->each;
+    shard->extents = malloc(most * sizeof *shard->extents);
+    need(shard->extents != NULL);
+    for (int t = 0; t < m->tensor_count; t++) {
+        struct ckpt_part parts[NODE];
+        int count = merged_parts(load, s, t, parts);
+        for (int i = 0; i < count; i++) {
             struct ckpt_extent *extent = &shard->extents[shard->extent_count++];
-            *extent =
-                (struct ckpt_extent){ .tensor = t,
-                                      .dims = load->items[t].dims,
-                                      .part = part,
-                                      .offset = shard->bytes,
-                                      .bytes = 4 * (part.end - part.begin),
-                                      .block = shard->block_count };
+            *extent = (struct ckpt_extent){ .tensor = t,
+                                            .dims = load->items[t].dims,
+                                            .part = parts[i],
+                                            .offset = shard->bytes,
+                                            .bytes = 4 * (parts[i].end -
+                                                          parts[i].begin),
+                                            .block = shard->block_count };
             shard->bytes += extent->bytes;
             shard->block_count += ckpt_manifest_block_count(extent->bytes);
         }
-        shard->crc_offset = shard->bytes;
-        shard->bytes += 4 * shard->block_count;
-        ckpt_shard_name(s, m->shard_count, CKPT_SHARD_FOLDER_FILES,
-                        shard->file);
     }
+    shard->extents =
+        realloc(shard->extents,
+                (size_t)shard->extent_count * sizeof *shard->extents + 1);
+    need(shard->extents != NULL);
+    shard->crc_offset = shard->bytes;
+    shard->bytes += 4 * shard->block_count;
+    ckpt_shard_name(s, m->shard_count, CKPT_SHARD_FOLDER_FILES, shard->file);
+}
+
+static void make_shards(struct load *load)
+{
+    struct ckpt_manifest *m = &load->manifest;
+    m->shard_count = load->from->ranks / load->each;
+    m->shards = calloc((size_t)m->shard_count, sizeof *m->shards);
+    need(m->shards != NULL);
+    for (int s = 0; s < m->shard_count; s++)
+        make_shard(load, s);
 }
 
 static bool held(const struct load *load, int rank, int shard)
@@ -147,10 +177,11 @@ static void make(struct load *load, const char *preset, enum owner_cut cut,
 {
     bool blocks = cut == OWNER_CUT_BLOCKS;
     load->params = growth_params(preset);
-    need(owner_create(load->params, cut, 0, from, blocks ? from : 1, 1,
-                      &load->from) == ERR_OK &&
-         owner_create(load->params, cut, to / 2, to, blocks ? to : 1, 1,
-                      &load->to) == ERR_OK);
+    int nodes[] = { from % NODE == 0 ? NODE : 1, to % NODE == 0 ? NODE : 1 };
+    need(owner_create_rows(load->params, cut, 0, from, blocks ? from : 1, 1,
+                           nodes[0], &load->from) == ERR_OK &&
+         owner_create_rows(load->params, cut, to / 2, to, blocks ? to : 1, 1,
+                           nodes[1], &load->to) == ERR_OK);
     make_tensors(load);
     make_shards(load);
     load->wants = calloc((size_t)to, sizeof *load->wants);
@@ -228,7 +259,7 @@ static bool plan(struct load *load, struct growth_cost *cost)
 static bool run(const char *preset, enum owner_cut cut, int from, int to,
                 bool local, struct growth_cost *cost)
 {
-    struct load load = { .local = local };
+    struct load load = { .local = local, .each = 1 };
     make(&load, preset, cut, from, to);
     bool good = plan(&load, cost);
     unmake(&load);
@@ -262,14 +293,14 @@ static bool load_flat(int ranks, struct growth_cost *cost)
 
 /* The manifest of a save of files by node, which rank 0 makes and every rank of a
  * load parses; and the view of it, if one is made. It may have so many bytes at
- * GROWTH_FAR, of which the least are those of tensors and layers. */
+ * GROWTH_FAR, of which the least are those of tensors and layers. What a node's ranks
+ * have lies together: a file has one part of each block, and cuts a tensor at its ends. */
 #define MANIFEST_BYTES_MAX 4000000
 #define MANIFEST_BYTES_LEAST 400000
 static bool manifest(int ranks, bool view, struct growth_cost *cost)
 {
-    struct load load = { 0 };
-    int files = ranks / NODE;
-    make(&load, "mpt-70b", OWNER_CUT_BLOCKS, files, 1);
+    struct load load = { .each = NODE };
+    make(&load, "mpt-70b", OWNER_CUT_BLOCKS, ranks, 1);
     struct ckpt_manifest *m = &load.manifest, *parsed = NULL;
     json_t *state = json_object();
     struct ckpt_manifest_head head = { .step = 1,
@@ -281,14 +312,20 @@ static bool manifest(int ranks, bool view, struct growth_cost *cost)
     char *text = NULL;
     void *image = NULL;
     size_t bytes = 0;
-    need(ckpt_manifest_format(&head, m->shards, files, &text, &bytes) ==
-         ERR_OK);
+    need(ckpt_manifest_format(&head, m->shards, m->shard_count, &text,
+                              &bytes) == ERR_OK);
     int64_t memory = growth_memory();
     double begin_s = growth_clock();
     bool good = ckpt_manifest_parse(text, bytes, "it", &parsed) == ERR_OK;
+    int64_t together = m->tensor_count + (int64_t)KINDS * m->shard_count *
+                                             load.params->block_count;
     int64_t most = MANIFEST_BYTES_LEAST +
                    (int64_t)(MANIFEST_BYTES_MAX - MANIFEST_BYTES_LEAST) *
                        ranks / GROWTH_FAR;
+    if (good && parsed->extents > together)
+        good =
+            err_set(ERR_INTERNAL, "%lld extents, not %lld at most",
+                    (long long)parsed->extents, (long long)together) == ERR_OK;
     if ((int64_t)bytes > most)
         good =
             err_set(ERR_INTERNAL, "a manifest of %zu bytes", bytes) == ERR_OK;
