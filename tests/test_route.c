@@ -114,11 +114,29 @@ static void open_piece(struct world *w, int rank, int piece,
         s->in[piece][i] = NAN;
 }
 
+/* Between nodes that are alike, without further levels: each rank brings as many pieces
+ * together, and those of a message lie together, but for the own ones of
+ * where they go. */
+static void count_pieces(struct world *w, const struct route_level *l)
+{
+    const struct topology *t = w->topology;
+    int pieces = 0, unit = w->options.group_nodes % t->nodes;
+    int most = w->options.columns ? 1 : unit == 0 ? 2 : 1 + unit;
+    for (int i = 0; i < l->brought.lists; i++)
+        pieces += l->brought.pieces[i].count;
+    expect(w, pieces == t->nodes, "ranks bring more together than others");
+    for (int i = 0; i < l->sends.count; i++)
+        expect(w, l->sends.list[i].lists <= most, "a message in many parts");
+}
+
 /* What is held comes first, and then what the level below has left. */
 static void open_level(struct world *w, int rank, int level, float **held)
 {
     struct side *s = &w->sides[rank];
     const struct route_level *l = route_level(s->route, level);
+    if (level == 1 && w->topology->least == w->topology->most &&
+        w->options.radix == 0)
+        count_pieces(w, l);
     if (level == 0) {
         int64_t first = route_first_leaf(s->route);
         for (int p = 0; p < w->ranks; p++) {
@@ -379,6 +397,7 @@ static void draw(struct world *w, bool large)
     w->block.degree = 1 + (int)below(ranks);
     while (ranks % w->block.degree != 0)
         w->block.degree--;
+    w->options.columns = below(3) == 0;
     w->block.turn = (int)below(5);
     w->block.elements = KERNEL_CHUNK * (1 + below(4 * ranks));
 }

@@ -156,6 +156,59 @@ static double least_between(const struct world *world, const struct both *both,
     return least;
 }
 
+static enum err run_gather(const struct both *both, int block,
+                           enum owner_group group, float *data)
+{
+    struct comm_tensors_request *request = NULL;
+    TRY(owner_start_gather(both->owner, both->tensors, block, group, DTYPE_F32,
+                           data, both->owner->blocks[block].offset, &request));
+    return comm_tensors_wait(request, 0.0);
+}
+
+/* Every block's partitions, to all ranks: those of one shard, or of none. */
+static enum err gather_blocks(const struct both *both, enum owner_group group,
+                              bool *same)
+{
+    enum err rc = ERR_OK;
+    for (int b = 0; b < both->owner->block_count && rc == ERR_OK; b++) {
+        const struct owner_block *block = &both->owner->blocks[b];
+        float *data = calloc((size_t)block->elements, sizeof *data);
+        enum owner_group begin = owner_gather_begin(both->owner, b, group);
+        for (int64_t e = block->begin; e < block->end; e++)
+            data[e - block->offset] = (float)(1 + e % 4194304);
+        rc = run_gather(both, b, begin, data);
+        if (begin == OWNER_FAR && rc == ERR_OK)
+            rc = run_gather(both, b, OWNER_NODE, data);
+        for (int64_t e = 0; e < block->elements; e++)
+            *same =
+                *same && data[e] == (float)(1 + (block->offset + e) % 4194304);
+        free(data);
+    }
+    return rc;
+}
+
+static void test_gather(struct world *world, const struct layout *layout,
+                        int degree)
+{
+    enum err rc = ERR_OK;
+    struct both both = { 0 };
+    bool same = true;
+    TRY_OUT(both_open(world, layout, &batches[0], degree, &both));
+    nodes = both.topology;
+    between = 0;
+    rc = gather_blocks(
+        &both, degree == 1 ? OWNER_REPLICA_GROUP : OWNER_SHARD_GROUP, &same);
+    nodes = NULL;
+    TRY_OUT(comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM));
+out:
+    everywhere(world, rc == ERR_OK && same, "blocks gathered", layout->what);
+    if (rc == ERR_OK && topology_row(both.topology) > 1)
+        tap_ok(between ==
+                   4 * world->params->elements * (both.topology->nodes - 1),
+               "a node gets each partition once");
+    both_close(&both);
+}
+
 static void test_layout(struct world *world, const struct layout *layout,
                         const struct batch *batch, int degree)
 {
@@ -203,6 +256,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (layouts[i].ranks != world.ranks)
             continue;
+        test_gather(&world, &layouts[i], world.ranks);
+        test_gather(&world, &layouts[i], 1);
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
             test_layout(&world, &layouts[i], &batches[b], degrees[b % 3]);
     }

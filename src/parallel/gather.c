@@ -30,7 +30,7 @@ struct buffer {
     int block; /* whose weights it has, or is getting */
     int users;
     struct comm_tensors_request *request; /* NULL: they are here */
-    bool rail;      /* between nodes, the node's ranks exchange after it */
+    bool far;       /* between nodes, the node's ranks exchange after it */
     int64_t begun;  /* in which call */
     int64_t wanted; /* when it was of use last */
 };
@@ -162,7 +162,7 @@ static enum err start(struct gather *gather, struct buffer *buffer,
                       enum owner_group group)
 {
     int64_t offset = gather->at.owner->blocks[buffer->block].offset;
-    buffer->rail = group == OWNER_RAIL;
+    buffer->far = group == OWNER_FAR;
     return owner_start_gather(gather->at.owner, gather->at.tensors,
                               buffer->block, group, gather->dtype, buffer->data,
                               offset, &buffer->request);
@@ -203,11 +203,11 @@ static enum err fetch(struct gather *gather, int block, int64_t before,
 static enum err go_on(struct gather *gather, struct buffer *buffer, bool *more)
 {
     struct comm_tensors_request *request = buffer->request;
-    bool rail = buffer->rail;
+    bool far = buffer->far;
     buffer->request = NULL;
-    *more = rail;
+    *more = far;
     TRY(comm_tensors_wait(request, 0.0));
-    return rail ? start(gather, buffer, OWNER_NODE) : ERR_OK;
+    return far ? start(gather, buffer, OWNER_NODE) : ERR_OK;
 }
 
 /* What was begun in an earlier call goes on within the node, while the model computes. */
@@ -216,7 +216,7 @@ static enum err go_on_ahead(struct gather *gather)
     bool more;
     for (int i = 0; i < gather->buffer_count; i++) {
         struct buffer *buffer = &gather->buffers[i];
-        if (buffer->request != NULL && buffer->rail &&
+        if (buffer->request != NULL && buffer->far &&
             buffer->begun < gather->calls)
             TRY(go_on(gather, buffer, &more));
     }

@@ -17,9 +17,9 @@
  *
  * So a gather of weights stays within a shard group, which lies on one node
  * where D is its ranks (HSDP), and only updated partitions travel between the groups.
- * zero3 without groups is D = N, zero1 and zero2 are D = 1. These may be dealt by
- * the places of nodes as if D were a node's ranks. Experts that are
- * apart have the same picture with their own degree. */
+ * zero3 without groups is D = N, zero1 and zero2 are D = 1; then neighbouring ranks
+ * have neighbouring partitions. Experts that are apart have the same picture with their
+ * own degree. */
 #include "src/parallel/owner.h"
 
 #include <assert.h>
@@ -37,29 +37,19 @@ static int replicas(const struct owner *owner, int block)
     return owner->ranks / owner->blocks[block].degree;
 }
 
-/* How many columns a block has: parts in one piece, of the ranks with the same place in
- * their shard groups, or in their nodes where there are no such groups. */
-static int columns(const struct owner *owner, int block)
+/* How far a block's shards are turned; experts stay where they are. */
+static int shard_turn(const struct owner *owner, int block)
 {
     const struct owner_block *b = &owner->blocks[block];
-    bool free = !b->apart && (b->degree == 1 || b->degree == owner->ranks);
-    return free && owner->row > 1 ? owner->row : b->degree;
-}
-
-/* How far a block's columns are turned; experts stay where they are. */
-static int column_turn(const struct owner *owner, int block)
-{
-    const struct owner_block *b = &owner->blocks[block];
-    int count = columns(owner, block);
-    return b->apart ? 0 : b->turn / (owner->ranks / count) % count;
+    return b->apart ? 0 : b->turn / replicas(owner, block) % b->degree;
 }
 
 int owner_place(const struct owner *owner, int block, int rank)
 {
     const struct owner_block *b = &owner->blocks[block];
-    int wide = columns(owner, block), count = owner->ranks / wide;
-    return (rank + column_turn(owner, block)) % wide * count +
-           (rank / wide + b->turn) % count;
+    int count = replicas(owner, block);
+    return (rank + shard_turn(owner, block)) % b->degree * count +
+           (rank / b->degree + b->turn) % count;
 }
 
 /* Shard groups are the ranks [g degree, (g + 1) degree). */
@@ -100,10 +90,11 @@ static void cut_block(struct owner *owner, int block)
 int owner_rank_at(const struct owner *owner, int block, int place)
 {
     const struct owner_block *b = &owner->blocks[block];
-    int wide = columns(owner, block), count = owner->ranks / wide;
-    int column = place / count - column_turn(owner, block);
+    int count = replicas(owner, block);
+    int shard = place / count - shard_turn(owner, block);
     int replica = (place - b->turn) % count;
-    return (replica + count) % count * wide + (column + wide) % wide;
+    return (replica + count) % count * b->degree +
+           (shard + b->degree) % b->degree;
 }
 
 /* The rank whose partitions are the longest together; of very many some are
@@ -154,6 +145,9 @@ enum err owner_create_rows(const struct params *params, enum owner_cut cut,
     owner->degree = degree;
     owner->expert_degree = expert_degree;
     owner->row = by_block ? row : 1;
+    if (owner->row > 1)
+        TRY_OUT(new_zeroed(&owner->messages,
+                           6 * (size_t)row + 2 * (size_t)(ranks / row)));
     owner->block_count = count;
     for (int b = 0; b < count; b++) {
         struct owner_block *block = &owner->blocks[b];
@@ -181,17 +175,17 @@ void owner_destroy(struct owner *owner)
         return;
     free(owner->blocks);
     free(owner->cut);
+    free(owner->messages);
     free(owner);
 }
 
 static bool is_peer(const struct owner *owner, int block,
                     enum owner_group group, int rank)
 {
-    bool node = group == OWNER_RAIL || group == OWNER_NODE;
-    int degree = node ? owner->row : owner->blocks[block].degree;
+    int degree = owner->blocks[block].degree;
     if (rank == owner->rank)
         return false;
-    if (group == OWNER_SHARD_GROUP || group == OWNER_NODE)
+    if (group == OWNER_SHARD_GROUP)
         return rank / degree == owner->rank / degree;
     return rank % degree == owner->rank % degree;
 }
@@ -199,12 +193,10 @@ static bool is_peer(const struct owner *owner, int block,
 enum owner_group owner_gather_begin(const struct owner *owner, int block,
                                     enum owner_group group)
 {
-    int degree = owner->blocks[block].degree;
+    const struct owner_block *b = &owner->blocks[block];
     bool all =
-        group == OWNER_SHARD_GROUP ? degree == owner->ranks : degree == 1;
-    return all && columns(owner, block) == owner->row && owner->row > 1
-               ? OWNER_RAIL
-               : group;
+        group == OWNER_SHARD_GROUP ? b->degree == owner->ranks : b->degree == 1;
+    return all && !b->apart && owner->row > 1 ? OWNER_FAR : group;
 }
 
 /* The part of the block that the rank brings into the group. */
@@ -212,12 +204,74 @@ static void part_of(const struct owner *owner, int block,
                     enum owner_group group, int rank, int64_t *begin,
                     int64_t *end)
 {
-    int count = group == OWNER_SHARD_GROUP ? replicas(owner, block)
-                : group == OWNER_NODE      ? owner->ranks / owner->row
-                                           : 1;
+    int count = group == OWNER_SHARD_GROUP ? replicas(owner, block) : 1;
     int first = owner_place(owner, block, rank) / count * count;
     *begin = owner_begin(owner, block, first);
     *end = owner_begin(owner, block, first + count);
+}
+
+/* --- by nodes --- */
+
+/* A gather on its way into owner->messages. */
+struct listing {
+    const struct owner *owner;
+    int block;
+    char *target;
+    int64_t target_begin;
+    size_t item;
+    int count;
+};
+
+/* The partitions of `count` ranks from `rank` on, which follow each other in the block,
+ * or go on at its front. */
+static void list_partitions(struct listing *to, int peer, bool receive,
+                            int rank, int count)
+{
+    const struct owner *owner = to->owner;
+    int place = owner_place(owner, to->block, rank % owner->ranks);
+    for (int left = count, n; left > 0; left -= n, place = 0) {
+        n = left < owner->ranks - place ? left : owner->ranks - place;
+        int64_t begin = owner_begin(owner, to->block, place);
+        int64_t end = owner_begin(owner, to->block, place + n);
+        if (begin < end)
+            owner->messages[to->count++] = (struct comm_message){
+                to->target + (size_t)(begin - to->target_begin) * to->item,
+                (size_t)(end - begin) * to->item, peer, receive
+            };
+    }
+}
+
+/* From each node to each other: a partition to who carries it there. */
+static void list_far(struct listing *to)
+{
+    const struct owner *owner = to->owner;
+    int row = owner->row, ranks = owner->ranks, rank = owner->rank;
+    int node = rank / row, each = ranks / row - 1;
+    int first = (node + 1) * row + rank % row * each;
+    for (int i = first; i < first + each; i++)
+        list_partitions(to, i % ranks, true, i % ranks, 1);
+    for (int n = node + 1; n <= node + each; n++) {
+        int begin = n * row % ranks;
+        list_partitions(to, begin + owner_carrier(ranks, begin, row, rank),
+                        false, rank, 1);
+    }
+}
+
+/* Within a node what each of its ranks owns and carries. */
+static void list_node(struct listing *to)
+{
+    const struct owner *owner = to->owner;
+    int row = owner->row, each = owner->ranks / row - 1;
+    int begin = owner->rank / row * row;
+    for (int way = 0; way < 2; way++)
+        for (int r = begin; r < begin + row; r++) {
+            int from = way == 0 ? r : owner->rank;
+            if (r == owner->rank)
+                continue;
+            list_partitions(to, r, way == 0, from, 1);
+            list_partitions(to, r, way == 0,
+                            begin + row + (from - begin) * each, each);
+        }
 }
 
 enum err owner_start_gather(const struct owner *owner,
@@ -233,6 +287,12 @@ enum err owner_start_gather(const struct owner *owner,
     size_t *recv_offsets = comm_sizes(comm, 3);
     size_t item = dtype_bytes(dtype);
     int64_t own_begin, own_end;
+    struct listing listing = { owner, block, target, target_begin, item, 0 };
+    if (group == OWNER_FAR || group == OWNER_NODE) {
+        group == OWNER_FAR ? list_far(&listing) : list_node(&listing);
+        return comm_tensors_start_messages(tensors, owner->messages,
+                                           listing.count, out);
+    }
     part_of(owner, block, group, owner->rank, &own_begin, &own_end);
     for (int r = 0; r < owner->ranks; r++) {
         int64_t begin, end;

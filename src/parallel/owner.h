@@ -37,13 +37,14 @@ struct owner {
     int rank, ranks;
     int degree; /* of blocks that are not apart */
     int expert_degree;
-    int row; /* ranks of a node, by whose places partitions are ordered; or 1 */
+    int row; /* ranks of a node, of several that have as many each; or 1 */
     int block_count;
     struct owner_block *blocks;
     int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
     int64_t elements; /* of all */
     int64_t own;      /* of this rank's partitions */
     int64_t shard;    /* of its shards */
+    struct comm_message *messages; /* of a gather; NULL: nodes do not count */
 };
 
 enum owner_cut {
@@ -58,9 +59,7 @@ enum owner_cut {
 enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out);
-/* The same, and on nodes of `row` ranks each: where all of a block is one shard, or
- * each partition, those of the ranks with one place in their nodes are neighbours,
- * and so travel in one message. */
+/* The same, and on nodes of `row` ranks each: where a gather goes by nodes. */
 enum err owner_create_rows(const struct params *params, enum owner_cut cut,
                            int rank, int ranks, int degree, int expert_degree,
                            int row, struct owner **out);
@@ -70,6 +69,11 @@ void owner_destroy(struct owner *owner);
 int owner_place(const struct owner *owner, int block, int rank);
 /* The rank that owns partition `place`. */
 int owner_rank_at(const struct owner *owner, int block, int place);
+/* Neighbouring partitions are of one place in shard groups, else of neighbouring ranks. */
+static inline bool owner_columns(const struct owner *owner)
+{
+    return owner->degree > 1 && owner->degree < owner->ranks;
+}
 /* Where partition `place` of a block begins, in the flat space. Of a cut by
  * chunks the last partition is the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);
@@ -78,12 +82,23 @@ int64_t owner_longest(const struct owner *owner, int block);
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
     OWNER_REPLICA_GROUP, /* partitions, of the ranks with the same shard */
-    /* both in turn where either is all ranks, dealt by rows: a node gets a part once */
-    OWNER_RAIL, /* partitions, of the ranks with the same place in their nodes */
-    OWNER_NODE  /* all partitions of such ranks, of those of a node */
+    /* both in turn where either is all ranks on several nodes: a node gets a part once */
+    OWNER_FAR, /* partitions, each to the rank of every other node that carries it */
+    OWNER_NODE /* own and carried partitions, of the ranks of a node */
 };
 
-/* With what a gather of the group begins: OWNER_RAIL, after which OWNER_NODE is
+/* Which of `count` neighbours, from rank `begin` on, carries what another rank owns, to
+ * it or from it: behind the last of them ranks follow each other round to the first, and
+ * each carries as many, which so lie together in a block. -1: it is one of them. */
+static inline int owner_carrier(int ranks, int begin, int count, int rank)
+{
+    int after = (rank - begin - count + ranks) % ranks;
+    return after < ranks - count
+               ? (int)((int64_t)after * count / (ranks - count))
+               : -1;
+}
+
+/* With what a gather of the group begins: OWNER_FAR, after which OWNER_NODE is
  * started, or the group itself. */
 enum owner_group owner_gather_begin(const struct owner *owner, int block,
                                     enum owner_group group);

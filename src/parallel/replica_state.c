@@ -227,7 +227,7 @@ static enum err share_blocks(struct replica *replica)
         if (b == 0 || b > count)
             continue;
         TRY(wait_share(&far[(b - 1) % 2]));
-        if (owner_gather_begin(owner, b - 1, OWNER_REPLICA_GROUP) == OWNER_RAIL)
+        if (owner_gather_begin(owner, b - 1, OWNER_REPLICA_GROUP) == OWNER_FAR)
             TRY(start_share(replica, b - 1, OWNER_NODE, &near[(b - 1) % 2]));
     }
     return ERR_OK;

@@ -1,11 +1,14 @@
 /* Who sends which pieces to whom, level by level, of one rank.
  *
- * A piece is brought together, in a unit, on the rank that has the same place in its
- * node as the owner, of the node that has the same number within the unit as the
- * owner's has within its own. Where a node has fewer ranks, or the last unit fewer
- * nodes, numbers are taken modulo what there is. So both ends of a message find its
- * pieces by themselves: as lists of owners that are apart by a unit, which are few
- * where the pieces are many. What values they are is route_adds.c's. */
+ * The owner gets a piece from one rank of each of the largest units: from each other the
+ * one that carries it (owner_carrier()). Neighbours' pieces have one carrier, so what
+ * a rank gets within its node is one message, and lies together in the block. In
+ * such a unit a piece is brought together on the carrier, or the owner, and on the way
+ * there in each smaller one on the rank with the same place in its node, of the node
+ * with the same number. Of shard groups one place's pieces lie together, and are carried
+ * as if every rank were its own carrier. Where a node has fewer ranks, or the last unit
+ * fewer nodes, numbers are taken modulo what there is. So both ends of a message find its
+ * pieces by themselves. What values they are is route_adds.c's. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -18,50 +21,59 @@
 
 /* --- pieces --- */
 
-/* The rank of the unit with `near` that brings together the pieces of the ranks at
- * this place of a node. */
-static int helper(const struct route_plan *route, int level, int near, int node,
-                  int place)
+/* A unit's carriers are counted place by place, so that those of one place in all its nodes
+ * are neighbours too, where nodes are alike. */
+static int carrier(const struct route_plan *route, int near, int owner)
 {
     const struct topology *t = route->topology;
-    int size, begin = route_unit(route, level, near, &size);
-    int n = begin + node % route->unit[level] % size;
-    return t->first[n] + place % topology_count(t, n);
+    int size, unit = route_unit(route, route->levels - 2, near, &size);
+    int begin = t->first[unit], ranks = t->first[unit + size] - begin;
+    int member = owner_carrier(t->ranks, begin, ranks, owner);
+    if (member < 0)
+        return owner;
+    return t->least == t->most ? t->first[unit + member % size] + member / size
+                               : begin + member;
 }
 
-static int count_pieces(const struct topology *t, int node, int step, int place)
+/* The rank of the unit with node `near` that brings together the piece. */
+static int helper(const struct route_plan *route, int level, int near,
+                  int owner)
 {
-    int count = 0;
-    if (place < t->least)
-        return (t->nodes - 1 - node) / step + 1;
-    for (; node < t->nodes; node += step)
-        count += topology_count(t, node) > place;
-    return count;
+    const struct topology *t = route->topology;
+    if (level == route->levels - 1)
+        return owner;
+    int rank = route->columns ? owner : carrier(route, near, owner), size;
+    int begin = route_unit(route, level, near, &size);
+    int n = begin + t->node[rank] % route->unit[level] % size;
+    return t->first[n] + topology_place(t, rank) % topology_count(t, n);
+}
+
+static int owner_of(const struct route_plan *route, int number)
+{
+    const struct topology *t = route->topology;
+    return route->columns ? t->first[number % t->nodes] + number / t->nodes
+                          : (route->behind + number) % t->ranks;
 }
 
 int route_piece(const struct route_plan *route, const struct route_pieces *list,
                 int i)
 {
-    const struct topology *t = route->topology;
-    int64_t node = list->node;
     assert(i >= 0 && i < list->count);
-    if (list->place < t->least)
-        return t->first[node + (int64_t)i * list->step] + list->place;
-    for (;; node += list->step)
-        if (topology_count(t, (int)node) > list->place && i-- == 0)
-            return t->first[node] + list->place;
+    return owner_of(route, list->first + i);
 }
 
-static enum err add_list(const struct route_plan *route, int level, int peer,
-                         int node, int place, struct route_messages *to)
+/* The numbers of each peer's pieces come in order. */
+static enum err add_piece(struct route_messages *to, int peer, int number)
 {
-    int step = route->unit[level];
-    int count = count_pieces(route->topology, node, step, place);
-    if (count == 0)
+    struct route_pieces *last =
+        to->lists > 0 ? &to->pieces[to->lists - 1] : NULL;
+    if (last != NULL && last->peer == peer &&
+        last->first + last->count == number) {
+        last->count++;
         return ERR_OK;
+    }
     TRY(array_room(&to->pieces, &to->room, to->lists + 1));
-    to->pieces[to->lists++] =
-        (struct route_pieces){ peer, node, step, place, count };
+    to->pieces[to->lists++] = (struct route_pieces){ peer, number, 1 };
     return ERR_OK;
 }
 
@@ -70,9 +82,7 @@ static int by_peer(const void *a, const void *b)
     const struct route_pieces *x = a, *y = b;
     if (x->peer != y->peer)
         return x->peer < y->peer ? -1 : 1;
-    if (x->node != y->node)
-        return x->node < y->node ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    return x->first < y->first ? -1 : x->first > y->first;
 }
 
 static enum err group_lists(struct route_messages *m)
@@ -90,30 +100,28 @@ static enum err group_lists(struct route_messages *m)
     return ERR_OK;
 }
 
-/* The pieces that the rank has brought together in its unit below. */
-static enum err list_sends(struct route_plan *route, int level)
+/* Who brings piece `number` together in the rank's unit. */
+static int helper_here(const struct route_plan *route, int level, int number)
 {
     const struct topology *t = route->topology;
-    int node = t->node[route->rank], size = 1;
-    int nodes = route_least(route->unit[level], t->nodes);
-    int step = level > 1 ? topology_count(t, node) : 1;
-    int first = level > 1 ? topology_place(t, route->rank) : 0;
-    int below = level > 1 ? route->unit[level - 1] : 1;
-    int at = level > 1 ? node - route_unit(route, level - 1, node, &size) : 0;
+    return helper(route, level, t->node[route->rank], owner_of(route, number));
+}
+
+/* The pieces that the rank has brought together in its unit below, at level 0 all. */
+static enum err list_sends(struct route_plan *route, int level)
+{
     struct route_messages *to = &route->level[level].sends;
-    for (int base = 0; base < nodes; base += below)
-        for (int n = at; n < below && base + n < nodes; n += size)
-            for (int place = first; place < t->most; place += step) {
-                int peer = helper(route, level, node, base + n, place);
-                if (peer != route->rank)
-                    TRY(add_list(route, level, peer, base + n, place, to));
-            }
+    for (int i = 0; i < route->topology->ranks; i++) {
+        int peer = helper_here(route, level, i);
+        if (peer != route->rank &&
+            (level == 1 || helper_here(route, level - 1, i) == route->rank))
+            TRY(add_piece(to, peer, i));
+    }
     return group_lists(to);
 }
 
-/* What each member of the unit has of one list. */
-static enum err list_members(struct route_plan *route, int level, int node,
-                             int place)
+/* What each member of the unit has of what the rank brings together. */
+static enum err list_receives(struct route_plan *route, int level)
 {
     const struct topology *t = route->topology;
     struct route_level *l = &route->level[level];
@@ -121,29 +129,19 @@ static enum err list_members(struct route_plan *route, int level, int node,
     int begin = route_unit(route, level, own, &size);
     int members = level == 1 ? topology_count(t, own) : size;
     int each = level == 1 ? 1 : route->unit[level - 1];
-    for (int m = 0; m < members; m += each) {
-        int peer = level == 1
-                       ? t->first[own] + m
-                       : helper(route, level - 1, begin + m, node, place);
-        TRY(add_list(route, level, peer, node, place,
-                     peer == route->rank ? &l->here : &l->receives));
-    }
-    return ERR_OK;
-}
-
-static enum err list_receives(struct route_plan *route, int level)
-{
-    const struct topology *t = route->topology;
-    struct route_level *l = &route->level[level];
-    int size, node = t->node[route->rank];
-    int begin = route_unit(route, level, node, &size);
-    int nodes = route_least(route->unit[level], t->nodes);
-    for (int n = node - begin; n < nodes; n += size)
-        for (int place = topology_place(t, route->rank); place < t->most;
-             place += topology_count(t, node)) {
-            TRY(add_list(route, level, route->rank, n, place, &l->brought));
-            TRY(list_members(route, level, n, place));
-        }
+    for (int i = 0; i < t->ranks; i++)
+        if (helper_here(route, level, i) == route->rank)
+            TRY(add_piece(&l->brought, route->rank, i));
+    for (int m = 0; m < members; m += each)
+        for (int list = 0; list < l->brought.lists; list++)
+            for (int k = 0; k < l->brought.pieces[list].count; k++) {
+                int i = l->brought.pieces[list].first + k;
+                int peer = level == 1 ? t->first[own] + m
+                                      : helper(route, level - 1, begin + m,
+                                               owner_of(route, i));
+                TRY(add_piece(peer == route->rank ? &l->here : &l->receives,
+                              peer, i));
+            }
     TRY(group_lists(&l->brought));
     TRY(group_lists(&l->here));
     return group_lists(&l->receives);
@@ -250,6 +248,10 @@ enum err route_create(const struct topology *topology, int rank,
     add_levels(route, 1, route->options.group_nodes);
     route->turn_levels = route->levels;
     add_levels(route, route->options.group_nodes, topology->nodes);
+    int size, unit = route_unit(route, route->levels - 2, topology->node[rank],
+                                &size);
+    route->columns = options->columns && topology->least == topology->most;
+    route->behind = topology->first[unit + size] % topology->ranks;
     for (int level = 0; level < route->levels; level++) {
         if (level > 0) {
             TRY_OUT(list_sends(route, level));

@@ -9,11 +9,11 @@
  * below, bring together what they have of a piece, on one rank of the unit:
  *
  *     level 0   the rank      its own leaves are added, nothing is sent
- *     level 1   its node      rank p gets the pieces of all ranks at place p
+ *     level 1   its node      each rank gets its own pieces and those of N - 1 others
  *     level 2   all nodes     the owner gets its piece, from a rank of each node
  *     or, of more than ROUTE_NODES nodes,
- *     level 2   of R nodes    the n-th gets the pieces of every R-th node from it on
- *     level 3   all nodes     the owner gets its piece, from a node of each R
+ *     level 2   of R nodes    each rank gets its own pieces and those of some others
+ *     level 3   all nodes     the owner gets its piece, from a rank of each R nodes
  *
  * So (N - 1) / N of a block goes between N nodes, by few peers. What is added on the
  * way is what the tree of all leaves adds as well (tree.h): a unit has
@@ -47,13 +47,14 @@ struct route_options {
     int own_leaves; /* of a rank in a microstep, neighbours */
     int group_nodes; /* nodes of a group with a range of its own; 0: all nodes */
     int radix; /* nodes, or groups, of a level: a power of two; 0: chosen */
+    bool
+        columns; /* not neighbours' pieces lie together, but one place's (owner.h) */
 };
 
-/* The ranks at `place` of the nodes node, node + step, ..., `count` of them; nodes
- * that have no such place are passed over. */
+/* Pieces that follow each other: see route_piece(). */
 struct route_pieces {
-    int peer; /* whose message they are in */
-    int node, step, place, count;
+    int peer;         /* whose message they are in */
+    int first, count; /* numbers */
 };
 
 struct route_message {

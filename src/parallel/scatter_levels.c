@@ -94,7 +94,9 @@ enum err scatter_levels_open(struct scatter *scatter, int rank)
     const struct route_options route = { .leaves = scatter->total,
                                          .chain = options->leaves,
                                          .own_leaves = options->own_leaves,
-                                         .radix = options->radix };
+                                         .radix = options->radix,
+                                         .columns =
+                                             owner_columns(scatter->owner) };
     int most[ROUTE_LEVELS_MAX];
     if (topology == NULL || topology_row(topology) == 1 || options->bf16 ||
         scatter->owner->expert_degree > 1)

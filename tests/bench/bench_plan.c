@@ -132,7 +132,7 @@ static enum err run_plan(const struct bench_options *options, json_t **result)
     TRY_OUT(params_create(&config, &plan.params));
     TRY_OUT(topology_describe(counts, options->plan_nodes, &plan.topology));
     TRY_OUT(owner_create(plan.params, OWNER_CUT_BLOCKS, OWNER_LARGEST,
-                         plan.topology->ranks, options->plan_ranks, 1,
+                         plan.topology->ranks, plan.topology->ranks, 1,
                          &plan.owner));
     TRY_OUT(add_way(&plan, "levels", 0, MICROSTEPS, ways));
     TRY_OUT(add_way(&plan, "ranges", 1, 1, ways));
