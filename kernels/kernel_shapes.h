@@ -164,7 +164,8 @@ enum norm_kind {
 struct norm {
     enum norm_kind kind;
     int64_t n, groups, d, stride;
-    bool shared; /* gamma and beta, by the groups; true when groups is 1 */
+    bool shared;   /* gamma and beta, by the groups; true when groups is 1 */
+    bool plus_one; /* 1 + gamma takes gamma's place (Gemma) */
     float eps;
     /* x, gamma and beta are rounded to bf16 on their way in and y on its way
      * out, statistics are fp32 of the rounded x; gradients pass the rounding as

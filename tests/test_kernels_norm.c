@@ -142,6 +142,8 @@ static struct problem problem_create(struct norm norm, bool with_beta,
     p.want_dbeta = check_widened(p.dbeta, p.width);
     double *x = seen(s, p.x, p.size);
     double *gamma = seen(s, p.gamma, p.width);
+    for (int64_t i = 0; i < p.width && s->plus_one; i++)
+        gamma[i] += 1;
     double *beta = seen(s, p.beta, p.width);
     double *dy = check_widened(p.dy, p.size);
     forward(s, x, gamma, beta, dy, p.want_y, p.want_mean, p.want_rstd);
@@ -290,6 +292,12 @@ static void check_cases(const struct kernels *table)
         check_case(table, "LayerNorm", norm, false, i % 2 == 1);
         norm.kind = NORM_RMS;
         check_case(table, "RMSNorm", norm, false, i % 2 == 0);
+        norm.plus_one = true;
+        check_case(table, "RMSNorm of 1 + w", norm, false,
+                   i % 2 == 1 || norm.d == 1);
+        norm.low_precision = i % 2 == 0;
+        check_case(table, "RMSNorm of 1 + w", norm, false, true);
+        norm.plus_one = false;
         norm.low_precision = true;
         /* of a lone element, all but rounding cancels: relative to what? */
         check_case(table, "RMSNorm", norm, false, i % 2 == 1 || norm.d == 1);

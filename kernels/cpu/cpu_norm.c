@@ -28,7 +28,7 @@ static int64_t row_stride(int64_t d)
     return cpu_parts(d, 16) * 16;
 }
 
-/* dgamma and dbeta of each chunk, then gamma rounded. */
+/* dgamma and dbeta of each chunk, then gamma as it is multiplied by. */
 static size_t scratch_rows_bytes(int64_t chunks, int64_t width)
 {
     return (size_t)((chunks * 2 + 1) * row_stride(width)) * sizeof(float);
@@ -88,9 +88,10 @@ static inline float group_mean(bool squares, int64_t d, const float *x,
 }
 
 /* y = (x - mean) rstd gamma + beta; `low` with its roundings but x's. */
-static inline void group_scale(bool low, int64_t d, const float *x,
-                               const float *gamma, const float *beta,
-                               float mean, float rstd, float *y)
+static inline void group_scale(bool low, bool plus_one, int64_t d,
+                               const float *x, const float *gamma,
+                               const float *beta, float mean, float rstd,
+                               float *y)
 {
     for (int64_t j = 0; j < d; j += VEC_LANES) {
         int64_t left = d - j;
@@ -98,7 +99,10 @@ static inline void group_scale(bool low, int64_t d, const float *x,
         vec shift = { 0 };
         if (beta != NULL)
             shift = load(low, beta + j, left);
-        v = vec_fma(v, load(low, gamma + j, left), shift);
+        vec by = load(low, gamma + j, left);
+        if (plus_one)
+            by += vec_splat(1);
+        v = vec_fma(v, by, shift);
         vec_store(y + j, left, low ? vec_bf16(v) : v);
     }
 }
@@ -107,6 +111,12 @@ static void group_round(int64_t d, const float *x, float *y)
 {
     for (int64_t j = 0; j < d; j += VEC_LANES)
         vec_store(y + j, d - j, vec_bf16(vec_load(x + j, d - j)));
+}
+
+static void group_plus_one(int64_t d, float *x)
+{
+    for (int64_t j = 0; j < d; j += VEC_LANES)
+        vec_store(x + j, d - j, vec_load(x + j, d - j) + vec_splat(1));
 }
 
 /* Row i, which starts at x and y. Where x is rounded, that is kept in y until y
@@ -135,9 +145,14 @@ static void row_forward(const struct norm *norm, int64_t i, const float *x,
         float variance = group_mean(true, d, in, centre);
         rstd[place] = 1.0f / sqrtf(variance + norm->eps);
         if (norm->low_precision)
-            group_scale(true, d, in, scale, shift, centre, rstd[place], out);
+            group_scale(true, norm->plus_one, d, in, scale, shift, centre,
+                        rstd[place], out);
+        else if (norm->plus_one)
+            group_scale(false, true, d, in, scale, shift, centre, rstd[place],
+                        out);
         else
-            group_scale(false, d, in, scale, shift, centre, rstd[place], out);
+            group_scale(false, false, d, in, scale, shift, centre, rstd[place],
+                        out);
     }
 }
 
@@ -170,7 +185,7 @@ enum err CPU_SYMBOL(add_norm_forward) KERNEL_LIKE(add_norm_forward)
     return ERR_OK;
 }
 
-/* One group, for backward; gamma is rounded already, x is not. */
+/* One group, for backward; gamma is as it is multiplied by, x is not rounded. */
 struct group {
     int64_t d;
     const float *dy, *x, *gamma;
@@ -289,9 +304,14 @@ enum err CPU_SYMBOL(norm_backward) KERNEL_LIKE(norm_backward)
     bool with_beta = dbeta != NULL && norm->kind == NORM_LAYER;
     float *partial = ctx->scratch;
     assert(ctx->scratch_bytes >= scratch_rows_bytes(chunks, width));
-    if (norm->low_precision) {
-        group_round(width, gamma, partial + chunks * 2 * stride);
-        gamma = partial + chunks * 2 * stride;
+    if (norm->low_precision || norm->plus_one) {
+        float *by = partial + chunks * 2 * stride;
+        memcpy(by, gamma, (size_t)width * sizeof(*by));
+        if (norm->low_precision)
+            group_round(width, by, by);
+        if (norm->plus_one)
+            group_plus_one(width, by);
+        gamma = by;
     }
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {

@@ -95,7 +95,7 @@ CUDA_RESIDENT(CUDA_THREADS,
     each_vector(norm, m, held, in, [&](int64_t j, int, float *v) {
         float by[lanes], shift[lanes] = { 0 };
         int64_t left = norm.d - j;
-        load_seen(norm.low_precision, gamma + j, left, by);
+        load_scale(norm, gamma + j, left, by);
         if (beta != NULL)
             load_seen(norm.low_precision, beta + j, left, shift);
         for (int i = 0; i < lanes; i++) {

@@ -68,6 +68,16 @@ CUDA_DEVICE void load_seen(bool, const struct cuda_bf16 *p, int64_t left,
     cuda_load<cuda_lanes<struct cuda_bf16>::count>(p, left, 0, x);
 }
 
+/* What the normed is multiplied by. */
+template <class T>
+CUDA_DEVICE void load_scale(const struct norm &norm, const T *gamma,
+                            int64_t left, float *x)
+{
+    load_seen(norm.low_precision, gamma, left, x);
+    for (int i = 0; norm.plus_one && i < cuda_lanes<T>::count; i++)
+        x[i] += 1.0f;
+}
+
 /* Calls f(at, k, x) for the thread's vectors x of the group, `at` being the
  * first element's place: held vector k, then, with k = N, from p those
  * beyond. */

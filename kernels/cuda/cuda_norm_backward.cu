@@ -71,7 +71,7 @@ group_sums(const struct backward &b, struct member m,
     each_vector(b.norm, m, held.x, x, [&](int64_t j, int k, const float *v) {
         float out[lanes], by[lanes], sum[lanes];
         held_or_loaded(held.dy, k, dy + j, d - j, out);
-        load_seen(b.norm.low_precision, gamma + j, d - j, by);
+        load_scale(b.norm, gamma + j, d - j, by);
         cuda_load<lanes>(dgamma + j, d - j, 0, sum);
         for (int i = 0; i < lanes; i++) {
             float normed = (v[i] - of.mean) * of.rstd;
@@ -104,7 +104,7 @@ CUDA_DEVICE void group_gradient(const struct backward &b, struct member m,
     each_vector(b.norm, m, held.x, x, [&](int64_t j, int k, const float *v) {
         float out[lanes], by[lanes], old[lanes] = { 0 };
         held_or_loaded(held.dy, k, dy + j, d - j, out);
-        load_seen(b.norm.low_precision, gamma + j, d - j, by);
+        load_scale(b.norm, gamma + j, d - j, by);
         if (b.accumulate)
             held_or_loaded(before, k, dx + j, d - j, old);
         for (int i = 0; i < lanes; i++) {
