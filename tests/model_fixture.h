@@ -13,6 +13,14 @@
 #define LLAMA                                                                  \
     .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
     .activation = MODEL_SILU, .n_kv_heads = 2
+#define GEMMA3                                                                 \
+    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
+    .activation = MODEL_GELU_TANH, .n_kv_heads = 2, .head_dim = 24,            \
+    .norm_place = NORM_AROUND, .norm_plus_one = true, .qk_norm = QK_NORM_HEAD, \
+    .tied = true, .embedding_scale = 4.53, .attention_scale = 0.3
+#define GEMMA3_WINDOWS                                                         \
+    GEMMA3, .window = 3, .window_interval = 2, .window_rope_theta = 300,       \
+            .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 4
 #define DBRX                                                                   \
     .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
     .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
@@ -120,6 +128,8 @@ static inline void fixture_complete(struct model_config *c)
     c->max_seq_len = c->max_seq_len > 0 ? c->max_seq_len : small.max_seq_len;
     c->ffn_width = c->ffn_width > 0 ? c->ffn_width : small.ffn_width;
     c->logit_scale = c->logit_scale > 0.0 ? c->logit_scale : 1.0;
+    if (c->embedding_scale == 0.0)
+        c->embedding_scale = 1.0;
     c->residual_scale = c->residual_scale > 0.0 ? c->residual_scale : 1.0;
     c->vocab_size = 37;
     c->rope_theta = 1e4;

@@ -57,8 +57,9 @@ static void norm(struct run *run, int64_t width, const double *x,
     for (int64_t i = 0; i < width; i++)
         squares += (y[i] - mean) * (y[i] - mean) / (double)width;
     for (int64_t i = 0; i < width; i++) {
-        double z = (y[i] - mean) / sqrt(squares + run->config->norm_eps) *
-                   rounded(run, gamma[i]);
+        double z =
+            (y[i] - mean) / sqrt(squares + run->config->norm_eps) *
+            (rounded(run, gamma[i]) + (run->config->norm_plus_one ? 1 : 0));
         y[i] = rounded(run, beta != NULL ? z + rounded(run, beta[i]) : z);
     }
 }
@@ -68,7 +69,11 @@ static void norm(struct run *run, int64_t width, const double *x,
 static void stream_norm(struct run *run, enum model_norm_place place, int block,
                         enum param_role role, const double *x, double *y)
 {
-    if (run->config->norm_place == place)
+    bool around = run->config->norm_place == NORM_AROUND;
+    if (around && place == NORM_AFTER)
+        role = role == PARAM_NORM_1_WEIGHT ? PARAM_AFTER_1_WEIGHT
+                                           : PARAM_AFTER_2_WEIGHT;
+    if (around || run->config->norm_place == place)
         norm(run, run->d, x, tensor(run, block, role),
              tensor(run, block, role + 1), y);
     else
@@ -211,8 +216,9 @@ static void attend(const struct run *run, int layer, int64_t head, double slope,
         if ((ids != NULL && ids[query] != ids[key]) ||
             (is_windowed(c, layer) && query - key >= c->window))
             continue;
-        double p = exp(dot(q, k, hd) / sqrt((double)hd) +
-                       slope * (double)(key - query));
+        double scale =
+            c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)hd);
+        double p = exp(dot(q, k, hd) * scale + slope * (double)(key - query));
         total += p;
         if (c->dropout_attention > 0.0)
             p *= dropout(run, c->dropout_attention,
@@ -475,9 +481,9 @@ static void embed(const struct run *run, double *x)
             double sum = wte[run->leaf->tokens[i] * d + j];
             if (run->config->positions == POSITIONS_LEARNED)
                 sum += wpe[i % seq * d + j];
-            x[i * d + j] =
-                sum * dropout(run, run->config->dropout_embedding, stream,
-                              i / seq, within(run, i) * d + j);
+            x[i * d + j] = run->config->embedding_scale * sum *
+                           dropout(run, run->config->dropout_embedding, stream,
+                                   i / seq, within(run, i) * d + j);
         }
     }
 }

@@ -2,7 +2,10 @@
  * what a configuration may not be. */
 #include "src/model/model_config.h"
 
+#include <math.h>
+
 #include "kernels/kernels.h"
+#include "src/model/block_embed.h"
 #include "src/model/params.h"
 #include "tests/tap.h"
 
@@ -422,8 +425,44 @@ static void test_layouts(void)
     }
 }
 
+/* --- what embeddings are multiplied by
+ * ------------------------------------------------------------- */
+
+static float factor;
+
+static enum err keep_factor KERNEL_LIKE(dropout)
+{
+    (void)ctx, (void)dtype, (void)samples, (void)elements, (void)p;
+    (void)random, (void)x, (void)y;
+    factor = scale;
+    return ERR_OK;
+}
+
+/* Gemma 3's of 1B, as transformers has it. */
+static void test_embedding(void)
+{
+    struct kernels kernels = { .dropout = keep_factor };
+    struct model_config config = { .embedding_scale = sqrt(1152.0) };
+    float x = 1;
+    tap_ok(block_embed_scale(&kernels, NULL, &config, DTYPE_F32, 1, &x) ==
+                   ERR_OK &&
+               factor == 33.941125496954285f,
+           "embeddings: times sqrt(d_model)");
+    tap_ok(block_embed_scale(&kernels, NULL, &config, DTYPE_BF16, 1, &x) ==
+                   ERR_OK &&
+               factor == 34.0f,
+           "... in bf16 rounded as transformers does");
+    config.embedding_scale = 1;
+    factor = 0;
+    tap_ok(block_embed_scale(&kernels, NULL, &config, DTYPE_F32, 1, &x) ==
+                   ERR_OK &&
+               factor == 0,
+           "... without a factor nothing is done");
+}
+
 int main(void)
 {
+    test_embedding();
     test_counts();
     test_presets();
     test_flops();

@@ -40,6 +40,10 @@ static const struct {
       .config = { LLAMA, .head_dim = 24, .norm_place = NORM_AFTER,
                   .qk_norm = QK_NORM_FULL },
       .memory = "ffn" },
+    { .name = "gemma3",
+      .config = { GEMMA3 },
+      .memory = "block",
+      .packed = true },
     { .name = "all experts",
       .config = { .experts = 3,
                   .experts_top_k = 3,
@@ -72,10 +76,16 @@ struct allowance {
     double bound[TENSORS_MAX];
 };
 
+/* Those of norms by as much of 1 + w, where that is multiplied by. */
 static void move_weights(struct model_fixture *f)
 {
-    for (int64_t i = 0; i < f->params->elements; i++)
-        f->weights[i] *= 1.0f + (float)sign_of(9, i) / 512.0f;
+    for (int p = 0; p < f->params->count; p++) {
+        const struct param *param = &f->params->list[p];
+        float one = f->config.norm_plus_one && param->dims == 1 ? 1.0f : 0.0f;
+        for (int64_t i = param->offset; i < param->offset + param->numel; i++)
+            f->weights[i] +=
+                (one + f->weights[i]) * (float)sign_of(9, i) / 512.0f;
+    }
 }
 
 static bool allow(const struct device *d, const char *memory,

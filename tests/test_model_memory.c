@@ -20,6 +20,7 @@ static const struct {
     { "wide heads, norms after",
       { LLAMA, .n_layers = LAYERS, .head_dim = 20, .norm_place = NORM_AFTER,
         .no_rope_interval = 2 } },
+    { "gemma3", { GEMMA3, .n_layers = LAYERS } },
     { "dbrx",
       { .n_layers = LAYERS,
         .positions = POSITIONS_ROPE,

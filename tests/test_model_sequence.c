@@ -26,6 +26,7 @@ static const struct {
       { LLAMA, .norm_place = NORM_AFTER, .qk_norm = QK_NORM_FULL, .window = 3,
         .window_interval = 2, .window_rope_theta = 300,
         .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 4 } },
+    { "gemma3, windows", { GEMMA3_WINDOWS } },
     { "mpt with dropout", { FOUNDRY, DROPOUTS, .residual_scale = 0.6 } },
     { "dbrx", { DBRX, .router_jitter = 0.1, .balance_weight = 3.0 } },
     { "everything",

@@ -83,7 +83,7 @@ static enum err attend(struct infer *infer, int layer)
         .kv_heads = config->n_kv_heads,
         .head_dim = infer->head_dim,
         .window = model_config_window(config, layer),
-        .scale = (float)(1.0 / sqrt((double)infer->head_dim)),
+        .scale = model_config_attention_scale(config),
         .alibi_slopes = infer->tables.slopes,
         .slots = infer->work.slots,
         .positions = infer->work.positions,
@@ -128,7 +128,8 @@ static enum err embed(struct infer *infer)
 {
     struct infer_work *work = &infer->work;
     struct block *b = &infer->b;
-    int64_t d = infer->config.d_model;
+    const struct model_config *config = &infer->config;
+    int64_t d = config->d_model;
     struct kernel_ctx ctx = infer_ctx(infer, infer->b.n * d);
     b->seq = b->n;
     TRY(infer_enter(infer, 0, 1, 0));
@@ -139,6 +140,8 @@ static enum err embed(struct infer *infer)
         TRY(infer->kernels->add(&ctx, DTYPE_F32, infer->b.n * d, b->x, 1.0f,
                                 b->norm, b->x));
     }
+    TRY(block_embed_scale(infer->kernels, &ctx, config, DTYPE_F32,
+                          infer->b.n * d, b->x));
     if (infer->tables.rope != NULL)
         TRY(by_position(infer, infer->head_dim, infer->tables.rope,
                         work->rotation));

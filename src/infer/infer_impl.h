@@ -5,6 +5,7 @@
 #include "src/base/arena.h"
 #include "src/infer/infer.h"
 #include "src/model/block.h"
+#include "src/model/block_embed.h"
 #include "src/model/block_tables.h"
 
 /* Rows that have their logits at a time. */

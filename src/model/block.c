@@ -8,7 +8,8 @@
  *     mid = x + s attention(rope(norm(q)), rope(norm(k)), v) Wout^T
  *     out = mid + s ffn(norm_2(mid))
  *
- * or reads the stream itself, and adds the norm of its branch (OLMo 2).
+ * or reads the stream itself, and adds the norm of its branch (OLMo 2), or has
+ * norms in both places (Gemma).
  *
  * Training keeps what its way back needs, inference keeps keys and values in a
  * cache, and both call these functions: what differs is behind struct
@@ -217,6 +218,7 @@ struct norm block_norm(const struct model_config *config, int64_t rows)
         .d = config->d_model,
         .stride = config->d_model,
         .shared = true,
+        .plus_one = config->norm_plus_one,
         .eps = (float)config->norm_eps,
         .low_precision = model_norm_is_low(config->norm),
     };
@@ -244,14 +246,24 @@ enum err block_norm_of(const struct block *b, enum param_role role,
         b->walker->vector(b->arg, role + 1), y, b->mean, b->rstd);
 }
 
-static bool is_after(const struct block *b)
+static bool reads_norm(const struct block *b)
 {
-    return b->config->norm_place == NORM_AFTER;
+    return b->config->norm_place != NORM_AFTER;
+}
+
+enum param_role block_after_role(const struct model_config *config,
+                                 enum param_role role)
+{
+    assert(role == PARAM_NORM_1_WEIGHT || role == PARAM_NORM_2_WEIGHT);
+    if (config->norm_place != NORM_AROUND)
+        return role;
+    return role == PARAM_NORM_1_WEIGHT ? PARAM_AFTER_1_WEIGHT
+                                       : PARAM_AFTER_2_WEIGHT;
 }
 
 const void *block_input(const struct block *b, const void *x)
 {
-    return is_after(b) ? x : b->norm;
+    return reads_norm(b) ? b->norm : x;
 }
 
 enum err block_add_norm(const struct block *b, enum param_role role,
@@ -317,7 +329,7 @@ static enum err add_branch(const struct block *b, enum param_role role,
                            const void *x, void *sum)
 {
     struct kernel_ctx ctx = ctx_of(b, b->n * b->config->d_model);
-    if (!is_after(b))
+    if (reads_norm(b))
         return block_add_norm(b, role, x, b->branch, sum);
     return b->kernels->add(&ctx, b->dtype, b->n * b->config->d_model, x,
                            (float)b->config->residual_scale, b->branch, sum);
@@ -329,7 +341,7 @@ enum err block_before(const struct block *b)
     struct kernel_ctx ctx = ctx_of(b, b->n * width);
     if (b->owes)
         TRY(add_branch(b, PARAM_NORM_1_WEIGHT, b->x, b->x));
-    else if (!is_after(b))
+    else if (reads_norm(b))
         TRY(block_norm_of(b, PARAM_NORM_1_WEIGHT, b->x, b->norm));
     TRY(block_apply(b, LINEAR_QKV, block_input(b, b->x), b->qkv));
     if (b->config->clip_qkv > 0.0)
@@ -341,10 +353,11 @@ enum err block_before(const struct block *b)
 /* `branch` as it is added to the stream. */
 static enum err finish_branch(const struct block *b, bool attention)
 {
-    if (is_after(b))
-        TRY(block_norm_of(b,
-                          attention ? PARAM_NORM_1_WEIGHT : PARAM_NORM_2_WEIGHT,
-                          b->branch, b->branch));
+    enum param_role role =
+        attention ? PARAM_NORM_1_WEIGHT : PARAM_NORM_2_WEIGHT;
+    if (b->config->norm_place != NORM_BEFORE)
+        TRY(block_norm_of(b, block_after_role(b->config, role), b->branch,
+                          b->branch));
     return b->walker->branch != NULL ? b->walker->branch(b->arg, attention)
                                      : ERR_OK;
 }

@@ -145,6 +145,10 @@ struct norm block_heads_norm(const struct model_config *config, int64_t rows,
 /* y = the norm whose weight has this role, of x; y may be x. */
 enum err block_norm_of(const struct block *b, enum param_role role,
                        const void *x, void *y);
+/* The norm of a half's branch, by the half's other norm; where a half has one
+ * norm alone they are the same. */
+enum param_role block_after_role(const struct model_config *config,
+                                 enum param_role role);
 /* What this half of the block reads of x, the stream: its norm, or itself. */
 const void *block_input(const struct block *b, const void *x);
 /* sum = x + residual_scale * branch, and its norm. */

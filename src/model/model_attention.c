@@ -2,7 +2,6 @@
  * (block.h). Attention across chunks is model_sequence.c, the op itself a
  * kernel's. */
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "src/model/model_impl.h"
@@ -19,7 +18,7 @@ struct attention model_attention_shape(const struct pass *pass)
         .kv_heads = config->n_kv_heads,
         .head_dim = model->head_dim,
         .window = model_config_window(config, pass->number),
-        .scale = (float)(1.0 / sqrt((double)model->head_dim)),
+        .scale = model_config_attention_scale(config),
         .alibi_slopes = model->tables.slopes,
         .sequence_ids = pass->leaf.sequence_ids,
         .dropout = (float)dropout,

@@ -145,7 +145,7 @@ enum err model_input_backward(struct pass *pass, enum param_role role,
 {
     struct model *model = pass->model;
     void *dinput = model->ws.dnorm;
-    if (model->config.norm_place == NORM_BEFORE)
+    if (model->config.norm_place != NORM_AFTER)
         return model_norm_backward(pass, role, x, dinput, pass->dx);
     return model->kernels->accumulate(&model->ctx, model->options.dtype,
                                       pass->n * model->config.d_model, dinput,
@@ -162,6 +162,7 @@ enum err model_branch_norm_backward(struct pass *pass, enum param_role role,
     struct norm norm = block_norm(&model->config, pass->n);
     if (model->config.norm_place == NORM_BEFORE)
         return ERR_OK;
+    role = block_after_role(&model->config, role);
     TRY(block_apply(&b, linear, x, ws->branch));
     TRY(block_norm_of(&b, role, ws->branch, ws->norm));
     TRY(model->kernels->norm_backward(

@@ -98,10 +98,11 @@ enum err model_config_check(const struct model_config *config)
                        "multiple of 16",
                        (long long)c->ffn_width);
     TRY(model_config_rope_check(c));
-    if (c->norm_place == NORM_AFTER && c->experts > 0)
+    if (c->norm_place != NORM_BEFORE && c->experts > 0)
         return err_set(ERR_USAGE,
-                       "model.norm_place = \"after\", but model.experts is "
+                       "model.norm_place = \"%s\", but model.experts is "
                        "%lld: the norm of what experts add is not there",
+                       model_norm_place_names[c->norm_place],
                        (long long)c->experts);
     TRY(check_biases(c));
     if (c->init == MODEL_INIT_BASELINE && c->init_std <= 0.0)
@@ -139,6 +140,13 @@ void model_config_complete(struct model_config *config,
     c->expansion_ratio = (double)c->ffn_width / (double)c->d_model;
 }
 
+float model_config_attention_scale(const struct model_config *config)
+{
+    double head_dim = (double)model_config_head_dim(config);
+    return config->attention_scale > 0.0 ? (float)config->attention_scale
+                                         : (float)(1.0 / sqrt(head_dim));
+}
+
 static int64_t norm_count(const struct model_config *config, int64_t width)
 {
     bool beta = !model_norm_is_rms(config->norm) && config->bias;
@@ -153,7 +161,8 @@ static int64_t block_count(const struct model_config *config, int64_t experts)
     int64_t q = model_config_queries(config);
     int64_t kv = model_config_kv(config);
     int64_t matrices = config->ffn == FFN_GLU ? 3 : 2;
-    int64_t count = 2 * norm_count(config, d) + (q + 2 * kv) * d + d * q;
+    int64_t norms = config->norm_place == NORM_AROUND ? 4 : 2;
+    int64_t count = norms * norm_count(config, d) + (q + 2 * kv) * d + d * q;
     if (model_config_qkv_bias(config))
         count += q + 2 * kv;
     if (model_config_out_bias(config))

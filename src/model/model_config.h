@@ -54,9 +54,11 @@ static const char *const model_qk_norm_names[] = { "none", "full", "head",
 /* Where each half of a block has its norm. */
 enum model_norm_place {
     NORM_BEFORE, /* x + branch(norm(x)): GPT-2 */
-    NORM_AFTER   /* x + norm(branch(x)): OLMo 2 */
+    NORM_AFTER,  /* x + norm(branch(x)): OLMo 2 */
+    NORM_AROUND  /* x + norm(branch(norm(x))): Gemma */
 };
-static const char *const model_norm_place_names[] = { "before", "after", NULL };
+static const char *const model_norm_place_names[] = { "before", "after",
+                                                      "around", NULL };
 
 enum model_ffn {
     FFN_MLP, /* down(act(up(x))) */
@@ -218,7 +220,15 @@ extern const int model_preset_weights;
                        "layernorm_epsilon") })                                 \
     S(model, CHOICE(model_norm_place), norm_place, "before",                   \
       SETTING_STAYS_ADDED,                                                     \
-      "norms of the stream that a block reads, or of what it adds")            \
+      "norms of the stream that a block reads, of what it adds, or of both")   \
+    S(model, BOOL, norm_plus_one, "false", SETTING_STAYS_ADDED,                \
+      "norms multiply by 1 + their weight")                                    \
+    S(model, FLOAT(1e-6, 1e6), embedding_scale, "1", SETTING_STAYS_ADDED,      \
+      "multiplies what the embeddings give",                                   \
+      .theirs = { ALSO("embedding_multiplier") })                              \
+    S(model, FLOAT(0, 1e6), attention_scale, "0", SETTING_STAYS_ADDED,         \
+      "multiplies products of queries and keys; 0: 1 / sqrt(head_dim)",        \
+      .theirs = { ALSO("softmax_scale attention_multiplier") })                \
     S(model, CHOICE(model_qk_norm), qk_norm, "none", SETTING_STAYS,            \
       "norm of queries and keys: of all heads, or each",                       \
       .theirs = { ALSO("qk_ln attn_qk_ln qk_layernorm") })                     \
@@ -311,6 +321,9 @@ static inline int64_t model_config_kv(const struct model_config *config)
 {
     return config->n_kv_heads * model_config_head_dim(config);
 }
+
+/* What products of queries and keys are multiplied by. */
+float model_config_attention_scale(const struct model_config *config);
 
 /* Whether positions turn in a layer, counted from 0. */
 static inline bool model_config_turns(const struct model_config *config,

@@ -41,6 +41,8 @@ static enum err embed(struct pass *pass)
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
         pass->leaf.tokens, pass_weight(pass, PARAM_WTE),
         wpe != NULL ? at(model, wpe, pass->first * d) : NULL, x));
+    TRY(block_embed_scale(model->kernels, &model->ctx, &model->config,
+                          model->options.dtype, pass->n * d, x));
     return drop_embedding(pass, x);
 }
 
@@ -74,6 +76,8 @@ static enum err embed_backward(struct pass *pass)
         dwpe += pass->first * d;
     TRY(drop_embedding(pass, pass->dx));
     TRY(shrink_gradient(pass));
+    TRY(block_embed_scale(model->kernels, &model->ctx, &model->config,
+                          model->options.dtype, pass->n * d, pass->dx));
     if (model->staged.open && !model->config.tied)
         model_staged_rows_take_tokens(pass, dwte);
     if (model->staged.open)

@@ -6,6 +6,7 @@
 
 #include "src/base/arena.h"
 #include "src/model/block.h"
+#include "src/model/block_embed.h"
 #include "src/model/block_tables.h"
 #include "src/model/model.h"
 

@@ -192,7 +192,8 @@ static void add_norm(struct builder *b, enum param_role role, const char *name,
 {
     char text[48];
     snprintf(text, sizeof text, "%s.weight", name);
-    add(b, role, text, width, 0, PARAM_INIT_ONE);
+    add(b, role, text, width, 0,
+        b->config->norm_plus_one ? PARAM_INIT_ZERO : PARAM_INIT_ONE);
     snprintf(text, sizeof text, "%s.bias", name);
     add_bias(b, b->config->bias && !model_norm_is_rms(b->config->norm),
              role + 1, text, width);
@@ -296,6 +297,10 @@ static void add_layer(struct builder *b, int layer)
     add_norm(b, PARAM_NORM_1_WEIGHT, "norm_1", d);
     add_attention(b);
     add_norm(b, PARAM_NORM_2_WEIGHT, "norm_2", d);
+    if (b->config->norm_place == NORM_AROUND) {
+        add_norm(b, PARAM_AFTER_1_WEIGHT, "norm_1_after", d);
+        add_norm(b, PARAM_AFTER_2_WEIGHT, "norm_2_after", d);
+    }
     if (experts > 0)
         add_matrix(b, PARAM_ROUTER, "ffn.router.layer.weight", experts, d,
                    experts, d, false);

@@ -42,6 +42,10 @@ enum param_role {
     PARAM_OUT_BIAS,
     PARAM_NORM_2_WEIGHT,
     PARAM_NORM_2_BIAS,
+    PARAM_AFTER_1_WEIGHT, /* norms behind the branches of NORM_AROUND */
+    PARAM_AFTER_1_BIAS,
+    PARAM_AFTER_2_WEIGHT,
+    PARAM_AFTER_2_BIAS,
     PARAM_GATE_WEIGHT, /* [f, d]; followed by UP without a gap */
     PARAM_UP_WEIGHT,   /* [f, d] */
     PARAM_GATE_BIAS,   /* [f]; followed by UP's without a gap */
