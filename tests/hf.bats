@@ -135,6 +135,28 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR"/win*
 }
 
+@test "gemma3: the same bits on 2 ranks, out and in, but not as GGUF" {
+    local shape=(train.max_duration=2ba "${LLAMA[@]}" model.window=12
+        model.window_interval=3 model.window_rope_theta=500 model.norm_place=around
+        model.norm_plus_one=true model.qk_norm=head model.activation=gelu_tanh
+        model.tied=true model.embedding_scale=11.313708498984761 model.attention_scale=0.125)
+    train 1 "$DIR/gem" "${shape[@]}"
+    train 2 "$DIR/gem2" "${shape[@]}" parallel.strategy=zero3
+    "$HF" verify "$DIR/gem" "$DIR/gem2" | grep -q "equal, bit for bit"
+    "$HF" export "$DIR/gem" --out "$DIR/gem.hf" --verify
+    grep -q '"query_pre_attn_scalar": 64' "$DIR/gem.hf/config.json"
+    grep -q Gemma3ForCausalLM "$DIR/gem.hf/config.json"
+    "$HF" import "$DIR/gem.hf" --out "$DIR/gem.back" --verify
+    "$BIN/tessera-generate" "$DIR/gem.back" --prompt 'the king and the queen' --greedy --max-tokens 40 >"$DIR/gem.text"
+    "$BIN/tessera-generate" "$DIR/gem" --prompt 'the king and the queen' --greedy --max-tokens 40 | cmp - "$DIR/gem.text"
+    refused 93 "model.window is not written as GGUF" "$HF" export "$DIR/gem" --format gguf --out "$DIR/no.gguf"
+    train 1 "$DIR/gem3" "${shape[@]}" model.window=0 model.window_interval=0 model.window_rope_theta=0
+    refused 93 "Gemma3ForCausalLM is not written as GGUF" "$HF" export "$DIR/gem3" --format gguf --out "$DIR/no.gguf"
+    train 1 "$DIR/gem4" "${shape[@]}" model.embedding_scale=7
+    refused 93 "Gemma3ForCausalLM cannot express model.embedding_scale" "$HF" export "$DIR/gem4" --out "$DIR/no.hf"
+    rm -rf "$DIR"/gem*
+}
+
 @test "a run starts from what was imported, with its tokenizer" {
     rm -rf "$DIR/back" "$DIR/start"
     "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"

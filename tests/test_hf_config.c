@@ -26,6 +26,7 @@
 #define QWEN3_MOE PLAIN("qwen3_moe")
 #define OLMO2 PLAIN("olmo2")
 #define OLMO3 PLAIN("olmo3")
+#define GEMMA3 PLAIN("gemma3_text")
 #define SMOLLM3 PLAIN("smollm3")
 #define GPT2                                                                   \
     "{'architectures':['GPT2LMHeadModel'],'vocab_size':100,"                   \
@@ -150,6 +151,14 @@ static const struct {
       "layer_types is no array" },
     { OLMO3 ",'layer_types':['sliding_attention','chunked_attention']}",
       "chunked_attention" },
+    { GEMMA3 "}", NULL },
+    { GEMMA3 ",'sliding_window_pattern':3,'rope_scaling':null}", NULL },
+    { GEMMA3 ",'final_logit_softcapping':30.0}",
+      "final_logit_softcapping is 30" },
+    { GEMMA3 ",'use_bidirectional_attention':true}",
+      "use_bidirectional_attention is true" },
+    { "{'architectures':['Gemma3ForConditionalGeneration']}",
+      "architecture Gemma3ForConditionalGeneration" },
     { SMOLLM3 "}", NULL },
     { SMOLLM3 ",'no_rope_layers':[1,0]}", NULL },
     { SMOLLM3 ",'no_rope_layers':[0,1]}", "no_rope_layers[1]" },
@@ -273,6 +282,19 @@ static void as_olmo3(struct model_config *model)
     model->window_rope_theta = model->rope_theta;
 }
 
+static void as_gemma3(struct model_config *model)
+{
+    as_qwen3(model);
+    model->norm_place = NORM_AROUND;
+    model->norm_plus_one = true;
+    model->activation = MODEL_GELU_TANH;
+    model->window = 16;
+    model->window_interval = 6;
+    model->window_rope_theta = 1e4;
+    model->embedding_scale = sqrt((double)model->d_model);
+    model->attention_scale = 1 / sqrt(168.0);
+}
+
 static void as_smollm3(struct model_config *model)
 {
     model->no_rope_interval = 3;
@@ -308,6 +330,7 @@ static const struct {
     { "llama-tiny", ARCH_MISTRAL, 2, as_mistral },
     { "llama-tiny", ARCH_OLMO2, 2, as_olmo2 },
     { "llama-tiny", ARCH_OLMO3, 2, as_olmo3 },
+    { "llama-tiny", ARCH_GEMMA3, 2, as_gemma3 },
     { "llama-tiny", ARCH_SMOLLM3, 2, as_smollm3 },
     { "dbrx", ARCH_QWEN3_MOE, 2 + 3 * 15, as_qwen3_moe },
     { "dbrx", ARCH_DBRX, 0, NULL },

@@ -27,6 +27,18 @@
     ", 'rms_norm_eps': " #eps ", 'rope_theta': " #theta                        \
     ", 'tie_word_embeddings': " #tied ", "                                     \
     "'attention_dropout': 0.0, 'hidden_act': 'silu'"
+#define GEMMA3(width, ffn, layers, heads, kv, head, window, scalar)            \
+    CLASS("Gemma3ForCausalLM", "gemma3_text")                                  \
+    "'attention_bias': false, 'attention_dropout': 0.0, "                      \
+    "'attn_logit_softcapping': null, 'cache_implementation': 'hybrid', "       \
+    "'final_logit_softcapping': null, "                                        \
+    "'head_dim': " #head ", 'hidden_activation': 'gelu_pytorch_tanh', "        \
+    "'hidden_size': " #width ", 'intermediate_size': " #ffn ", "               \
+    "'max_position_embeddings': 32768, 'num_attention_heads': " #heads         \
+    ", 'num_hidden_layers': " #layers ", 'num_key_value_heads': " #kv          \
+    ", 'query_pre_attn_scalar': " #scalar ", 'rms_norm_eps': 1e-06, "          \
+    "'rope_local_base_freq': 10000, 'rope_theta': 1000000, "                   \
+    "'sliding_window': " #window ", 'vocab_size': 262144"
 #define LLAMA3(by)                                                             \
     ", 'rope_scaling': {'factor': " #by ", 'low_freq_factor': "                \
     "1.0, 'high_freq_factor': 4.0, "                                           \
@@ -195,6 +207,25 @@ static const struct released {
                   false) ", 'attention_bias': false, 'sliding_window': 4096, "
                          "'rope_scaling': null",
       NULL, ARCH_OLMO3, 7298011136 },
+    { "Gemma 3 1B",
+      GEMMA3(1152, 6912, 26, 4, 1, 256, 512,
+             256) ", 'rope_scaling': null, 'sliding_window_pattern': 6",
+      NULL, ARCH_GEMMA3, 999885952 },
+    { "Gemma 3 1B, as newer versions write it",
+      GEMMA3(1152, 6912, 4, 4, 1, 256, 512,
+             256) ", "
+                  "'_sliding_window_pattern': 6, "
+                  "'use_bidirectional_attention': false, "
+                  "'layer_types': ['sliding_attention', 'sliding_attention', "
+                  "'sliding_attention', 'sliding_attention'], 'rope_scaling': "
+                  "null",
+      NULL, ARCH_GEMMA3, 409359488 },
+    { "the text part of Gemma 3 27B",
+      GEMMA3(5376, 21504, 62, 32, 16, 128, 1024,
+             168) ", 'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}",
+      NULL, ARCH_GEMMA3, 27009002240 },
+    { "Gemma 3 4B", "'architectures': ['Gemma3ForConditionalGeneration']",
+      "architecture Gemma3ForConditionalGeneration", ARCH_GEMMA3, 0 },
     { "SmolLM3 3B",
       CLASS("SmolLM3ForCausalLM", "smollm3")
           FIGURES(128256, 2048, 11008, 4, 16, 4, 65536, 1e-06, 5000000.0,

@@ -65,8 +65,10 @@ static struct model_config shape(enum arch arch)
     c.ffn_width = 80;
     /* the embedding is the table's first tensor */
     c.tied = arch == ARCH_QWEN2 || arch == ARCH_PHI3 || arch == ARCH_OLMO2 ||
-             arch == ARCH_OLMO3;
-    if (arch == ARCH_QWEN3 || arch == ARCH_QWEN3_MOE) {
+             arch == ARCH_OLMO3 || arch == ARCH_GEMMA3;
+    c.norm_place = arch == ARCH_GEMMA3 ? NORM_AROUND : NORM_BEFORE;
+    c.norm_plus_one = arch == ARCH_GEMMA3;
+    if (arch == ARCH_QWEN3 || arch == ARCH_QWEN3_MOE || arch == ARCH_GEMMA3) {
         c.qk_norm = QK_NORM_HEAD;
         c.head_dim = 24;
     }

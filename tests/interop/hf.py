@@ -106,6 +106,7 @@ SHAPES = {
     "MistralConfig": dict(LLAMA, sliding_window=None),
     "MistralConfig-window": dict(LLAMA, sliding_window=64),
     "Olmo3Config": dict(LLAMA, sliding_window=64, num_hidden_layers=4),
+    "Gemma3TextConfig": dict(LLAMA, sliding_window=64, num_hidden_layers=6, head_dim=32),
     "Qwen2Config": dict(LLAMA, tie_word_embeddings=True),
     "Qwen3Config": dict(LLAMA, head_dim=32),
     "Qwen3MoeConfig": dict(LLAMA, head_dim=32, num_experts=4, num_experts_per_tok=2,
@@ -130,7 +131,7 @@ def make_config(name, folder):
     import transformers
     kind = name.split("-")[0]
     config = getattr(transformers, kind)(**SHAPES[name])
-    config.architectures = [kind.replace("Config", "ForCausalLM")]
+    config.architectures = [kind.replace("TextConfig", "Config").replace("Config", "ForCausalLM")]
     if kind == "GPT2Config":
         config.architectures = ["GPT2LMHeadModel"]
     config.save_pretrained(folder)

@@ -50,7 +50,7 @@ check "fp16 is rounded as numpy does" rounds F16
 check "bf16 is rounded to nearest, ties to even" rounds BF16
 for name in LlamaConfig LlamaConfig-biases LlamaConfig-linear \
     LlamaConfig-llama3 MistralConfig MistralConfig-window Qwen2Config Qwen2Config-yarn Qwen3Config \
-    Qwen3MoeConfig Olmo2Config Olmo3Config SmolLM3Config GPT2Config GPT2Config-erf \
+    Qwen3MoeConfig Olmo2Config Olmo3Config Gemma3TextConfig SmolLM3Config GPT2Config GPT2Config-erf \
     MptConfig MixtralConfig DbrxConfig; do
     check "transformers' $name both ways" config $name
 done

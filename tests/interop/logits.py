@@ -49,6 +49,12 @@ MODELS = {
     "olmo3": ("Olmo3", dict(SMALL, num_hidden_layers=4, sliding_window=5)),
     "olmo3-yarn": ("Olmo3", dict(SMALL, num_hidden_layers=4, sliding_window=9,
                                  rope_scaling=YARN)),
+    "gemma3": ("Gemma3", dict(SMALL, num_hidden_layers=7, sliding_window=5, head_dim=24,
+                              query_pre_attn_scalar=20)),
+    "gemma3-linear": ("Gemma3", dict(SMALL, sliding_window=6, head_dim=32,
+                                     layer_types=["sliding_attention", "full_attention",
+                                                  "sliding_attention"],
+                                     rope_scaling=LINEAR)),
     "smollm3": ("SmolLM3", dict(SMALL, num_hidden_layers=4, pad_token_id=0,
                                 no_rope_layer_interval=2)),
     "phi3": ("Phi3", dict(SMALL, pad_token_id=0)),
@@ -80,7 +86,8 @@ def make(name, folder):
     """Random weights that matter: fresh ones give logits near 0, norms of 1 and
     biases of 0 could be forgotten."""
     kind, settings = MODELS[name]
-    config = getattr(transformers, kind + "Config")(**settings)
+    config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3"
+                                           else "Config"))(**settings)
     head = "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM"
     torch.manual_seed(7)
     model = getattr(transformers, head)(config).float().eval()

@@ -44,6 +44,8 @@ MODELS = {
     "mistral": ("Mistral", dict(LLAMA, sliding_window=None)),
     "mistral-window": ("Mistral", dict(LLAMA, sliding_window=8)),
     "olmo3": ("Olmo3", dict(LLAMA, sliding_window=8, num_hidden_layers=4)),
+    "gemma3": ("Gemma3", dict(LLAMA, sliding_window=8, head_dim=32, query_pre_attn_scalar=24,
+                              num_hidden_layers=7)),
     "qwen2": ("Qwen2", dict(LLAMA, use_sliding_window=False)),
     "olmo2": ("Olmo2", dict(LLAMA)),
     "smollm3": ("SmolLM3", dict(LLAMA, pad_token_id=0, no_rope_layer_interval=2)),
@@ -94,7 +96,7 @@ def make(name, folder):
     """A random model, as transformers saves it."""
     kind, settings = MODELS[name]
     torch.manual_seed(sum(map(ord, name)))
-    config = getattr(transformers, kind + "Config")(**settings)
+    config = getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**settings)
     model = getattr(
         transformers, kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM")
     )(config)

@@ -27,6 +27,10 @@ static const struct arch_name activations[] = {
     { "gelu_fast", MODEL_GELU_TANH },
     { NULL, 0 },
 };
+static const struct arch_name tanh_alone[] = {
+    { "gelu_pytorch_tanh", MODEL_GELU_TANH },
+    { NULL, 0 },
+};
 static const struct arch_name scalings[] = {
     { "default", ROPE_SCALING_NONE },
     { "linear", ROPE_SCALING_LINEAR },
@@ -162,6 +166,37 @@ static const struct arch_key olmo3_keys[] = {
     WINDOW("sliding_window", "4096"),
     LAYERS("layer_types"),
     MUST("attention_bias", "[false]", "false"),
+    { 0 },
+};
+
+/* layer_types counts where it is there, else every 6th; models of pictures are
+ * another class. */
+static const struct arch_key gemma3_keys[] = {
+    COMMON,
+    INT("hidden_size", d_model, 1, 65536, NULL),
+    INT("intermediate_size", ffn_width, 1, 1048576, NULL),
+    INT("num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),
+    INT("num_attention_heads", n_heads, 1, 1024, NULL),
+    INT("num_key_value_heads", n_kv_heads, 1, 1024, "4"),
+    HEAD_DIM("head_dim", 1, "256"),
+    INT("max_position_embeddings", max_seq_len, 1, 1048576, "131072"),
+    REAL("rms_norm_eps", norm_eps, 1e-20, 1, "1e-6"),
+    NAME("hidden_activation", activation, tanh_alone, "\"gelu_pytorch_tanh\""),
+    MUST("hidden_act", "[\"gelu_pytorch_tanh\"]", ""),
+    DROPOUT("attention_dropout", dropout_attention, "0"),
+    BOOL("tie_word_embeddings", tied, "true"),
+    REAL("rope_local_base_freq", window_rope_theta, 1, 1e12, "10000"),
+    ROPE_OWN("1e6"),
+    WINDOW("sliding_window", "4096"),
+    INT("sliding_window_pattern", window_interval, 1, MODEL_LAYERS_MAX, ""),
+    LAYERS("layer_types"),
+    QUERY_SCALAR("query_pre_attn_scalar", "256"),
+    MUST("attention_bias", "[false]", "false"),
+    MUST("attn_logit_softcapping", "[null]", ""),
+    MUST("final_logit_softcapping", "[null]", ""),
+    MUST("use_bidirectional_attention", "[false, null]", ""),
+    NOTHING("_sliding_window_pattern"), /* what layer_types was made of */
+    NOTHING("cache_implementation"),
     { 0 },
 };
 
@@ -356,6 +391,16 @@ const struct arch_row arch_rows[ARCHS] = {
                      .plain_windows = true,
                      .hf = { "Olmo3ForCausalLM", "model.layers.%d.", olmo3_keys,
                              arch_tensors_olmo2 } },
+    [ARCH_GEMMA3] = { .title = "Gemma 3",
+                      .model_type = "gemma3_text",
+                      LLAMA_SHAPE,
+                      .qk_norm = QK_NORM_HEAD,
+                      .norm_place = NORM_AROUND,
+                      .norm_plus_one = true,
+                      .root_embedding = true,
+                      .window_interval = 6,
+                      .hf = FORM("Gemma3ForCausalLM", "model.layers.%d.",
+                                 gemma3) },
     [ARCH_SMOLLM3] = { .title = "SmolLM3",
                        .model_type = "smollm3",
                        LLAMA_SHAPE,

@@ -22,6 +22,7 @@ enum arch {
     ARCH_QWEN3,   /* ... without these, with norms of each query and key */
     ARCH_OLMO2,   /* norms after the branches, and of all queries and keys */
     ARCH_OLMO3,   /* OLMo 2 with a window in three of four layers */
+    ARCH_GEMMA3,  /* its texts: norms around of 1 + w, a scaled embedding */
     ARCH_SMOLLM3, /* Llama with layers whose positions do not turn */
     ARCH_GPT2,
     ARCH_MPT, /* ALiBi, no biases, tied */
@@ -36,6 +37,8 @@ struct arch_values {
     struct model_config model;
     int64_t head_dim;    /* 0: d_model / n_heads */
     bool plain_windows;  /* scaled angles are not for layers with a window */
+    double query_scalar; /* model.attention_scale^-2 */
+    bool root_embedding; /* model.embedding_scale is sqrt(d_model) */
     bool attention_bias; /* of queries, keys, values and output */
     double balance;      /* model.balance_weight / model.experts_top_k */
 };
@@ -115,8 +118,9 @@ struct arch_row {
     double router_normalize;
     enum model_qk_norm qk_norm;
     enum model_norm_place norm_place;
-    int64_t window_interval; /* where no key says */
-    bool plain_windows;      /* struct arch_values */
+    int64_t window_interval;            /* where no key says */
+    bool plain_windows, root_embedding; /* struct arch_values */
+    bool norm_plus_one;
     bool bias, qkv_bias;
     struct arch_form hf;
     const struct arch_form *gguf; /* NULL: there are no such files */

@@ -24,6 +24,9 @@
 #define BALANCE(key, otherwise)                                                \
     NUMBER(key, ARCH_REAL, offsetof(struct arch_values, balance), 0, 1e3,      \
            otherwise)
+#define QUERY_SCALAR(key, otherwise)                                           \
+    NUMBER(key, ARCH_WHOLE, offsetof(struct arch_values, query_scalar), 1e-6,  \
+           1e9, otherwise)
 #define WINDOW(key, otherwise)                                                 \
     NUMBER(key, ARCH_LENGTH, AT(window), 0, 1e12, otherwise)
 #define BOOL(key, field, otherwise)                                            \
@@ -62,5 +65,6 @@
 /* Names of tensors in safetensors files (arch_tensors.c). */
 extern const struct arch_tensor arch_tensors_llama[], arch_tensors_mistral[],
     arch_tensors_phi3[], arch_tensors_qwen2[], arch_tensors_qwen3[],
-    arch_tensors_olmo2[], arch_tensors_mixtral[], arch_tensors_qwen3_moe[],
-    arch_tensors_gpt2[], arch_tensors_mpt[], arch_tensors_dbrx[];
+    arch_tensors_olmo2[], arch_tensors_gemma3[], arch_tensors_mixtral[],
+    arch_tensors_qwen3_moe[], arch_tensors_gpt2[], arch_tensors_mpt[],
+    arch_tensors_dbrx[];

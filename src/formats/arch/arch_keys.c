@@ -319,7 +319,8 @@ static enum err check_known(const struct arch_key *keys, const char *common,
 static enum err begin(const struct arch_row *row, struct arch_values *values)
 {
     struct model_config *model = &values->model;
-    *values = (struct arch_values){ .plain_windows = row->plain_windows };
+    *values = (struct arch_values){ .plain_windows = row->plain_windows,
+                                    .root_embedding = row->root_embedding };
     /* any preset: it fills what no file has, and the rest is overwritten */
     TRY(model_config_preset("mpt-tiny", model));
     model->vocab_size = 0;
@@ -336,6 +337,7 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
     model->qk_norm = (int)row->qk_norm;
     model->norm_place = (int)row->norm_place;
     model->window_interval = row->window_interval;
+    model->norm_plus_one = row->norm_plus_one;
     return ERR_OK;
 }
 
@@ -394,6 +396,11 @@ enum err arch_keys_end(struct arch_values *values)
     if (values->head_dim * model->n_heads != model->d_model)
         model->head_dim = values->head_dim;
     end_window(values);
+    if (values->root_embedding)
+        model->embedding_scale = sqrt((double)model->d_model);
+    if (values->query_scalar > 0.0 &&
+        values->query_scalar != (double)model_config_head_dim(model))
+        model->attention_scale = 1.0 / sqrt(values->query_scalar);
     enum err rc = model_config_check(model);
     return rc == ERR_OK ? ERR_OK : err_set(ERR_UNSUPPORTED, "%s", err_text());
 }
@@ -407,11 +414,15 @@ void arch_keys_begin(const struct model_config *model,
     *values = (struct arch_values){
         .model = *model,
         .head_dim = model_config_head_dim(model),
+        .query_scalar = (double)model_config_head_dim(model),
         .attention_bias =
             model_config_qkv_bias(model) && model_config_out_bias(model),
     };
-    if (model->window > 0 && model->window_rope_theta == 0.0 &&
-        model->rope_scaling == ROPE_SCALING_NONE)
+    if (model->attention_scale > 0.0)
+        values->query_scalar =
+            round(1e6 / pow(model->attention_scale, 2)) / 1e6;
+    if (model->window_rope_theta == 0.0 &&
+        (model->window == 0 || model->rope_scaling == ROPE_SCALING_NONE))
         values->model.window_rope_theta = model->rope_theta;
     if (model->experts_top_k > 0)
         values->balance = model->balance_weight / (double)model->experts_top_k;

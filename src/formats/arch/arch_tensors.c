@@ -66,6 +66,16 @@ const struct arch_tensor arch_tensors_olmo2[] = {
     T_ONE(NORM_2_WEIGHT, "post_feedforward_layernorm.weight"),
     { 0 },
 };
+const struct arch_tensor arch_tensors_gemma3[] = {
+    LLAMA_BUT_NORMS,
+    GATED,
+    QK_NORM,
+    T_ONE(NORM_1_WEIGHT, "input_layernorm.weight"),
+    T_ONE(AFTER_1_WEIGHT, "post_attention_layernorm.weight"),
+    T_ONE(NORM_2_WEIGHT, "pre_feedforward_layernorm.weight"),
+    T_ONE(AFTER_2_WEIGHT, "post_feedforward_layernorm.weight"),
+    { 0 },
+};
 /* A tensor for each expert; ours are stacked, and the way down is [in, out]. */
 const struct arch_tensor arch_tensors_mixtral[] = {
     LLAMA_TENSORS,

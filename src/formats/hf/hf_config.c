@@ -226,6 +226,10 @@ const char *hf_config_difference(const struct model_config *a,
         return "model.norm";
     DIFFERS_REAL(norm_eps);
     DIFFERS(norm_place);
+    DIFFERS(norm_plus_one);
+    DIFFERS_REAL(embedding_scale);
+    if (model_config_attention_scale(a) != model_config_attention_scale(b))
+        return "model.attention_scale";
     DIFFERS(qk_norm);
     DIFFERS_REAL(clip_qkv);
     DIFFERS(ffn);
