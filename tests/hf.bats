@@ -157,6 +157,21 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR"/gem*
 }
 
+@test "a folder with a tokenizer.model alone: in, and out as tokenizer.json" {
+    cp -r "$DIR/out" "$DIR/spm"
+    rm "$DIR"/spm/tokenizer*.json
+    cp "$BATS_TEST_DIRNAME/fuzz/corpus/sentencepiece/bytes" "$DIR/spm/tokenizer.model"
+    "$HF" import "$DIR/spm" --out "$DIR/spm.run" --verify
+    "$HF" export "$DIR/spm.run" --out "$DIR/spm.hf" --verify
+    jq -e '.model.vocab["▁abc"] == 261' "$DIR/spm.hf/tokenizer.json"
+    for name in spm spm/tokenizer.model spm.hf spm.run; do
+        printf 'abc bc' | "$BIN/tessera-data" encode --tokenizer "$DIR/$name" | tr -s '\n' ' ' | grep -q '261 263 260'
+    done
+    cp "$BATS_TEST_DIRNAME/fuzz/corpus/sentencepiece/unigram" "$DIR/spm/tokenizer.model"
+    "$HF" import "$DIR/spm" --out "$DIR/spm.none" 2>&1 | grep -q "the type unigram can't be done here"
+    rm -rf "$DIR"/spm*
+}
+
 @test "a run starts from what was imported, with its tokenizer" {
     rm -rf "$DIR/back" "$DIR/start"
     "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"

@@ -2,6 +2,7 @@
 #include "src/text/chat/chat.h"
 #include "tests/chat_cases.h"
 #include "tests/faults.h"
+#include "tests/sentencepiece_build.h"
 #include "tests/tokenizer_fixture.h"
 
 static const struct fixture_file files[] = {
@@ -47,6 +48,28 @@ static enum err use_file(void)
     char name[] = "0.json";
     name[0] = (char)('0' + file);
     return there_and_back(name);
+}
+
+static enum err use_sentencepiece(void)
+{
+    return there_and_back("pieces.model");
+}
+
+/* With a character beyond its pieces, which becomes the unknown one. */
+static void write_sentencepiece(void)
+{
+    static struct proto model, part;
+    static const char *const pieces[] = { "th", "he", "the", "t", "h", "e" };
+    proto_piece(&model, "<unk>", 0, 2);
+    proto_piece(&model, "<s>", 0, 3);
+    for (int i = 0; i < 6; i++)
+        proto_piece(&model, pieces[i], -(float)i, 1);
+    proto_varint(&part, 3, 2);
+    proto_bytes(&model, 2, part.data, part.bytes);
+    part.bytes = 0;
+    proto_varint(&part, 4, 0);
+    proto_bytes(&model, 3, part.data, part.bytes);
+    fixture_write_file("pieces.model", (const char *)model.data, model.bytes);
 }
 
 static enum err use_bytes(void)
@@ -108,6 +131,7 @@ int main(int argc, char **argv)
                                  "}}\"}";
     static const struct faults_row rows[] = {
         { .name = "bytes", .call = use_bytes },
+        { .name = "a SentencePiece model", .call = use_sentencepiece },
         { .name = "a template of a file", .call = use_template_file },
         { .name = "chatml", .call = use_chatml },
         { .line = "data train-tokenizer --vocab-size 280 --threads 1 --pattern "
@@ -117,6 +141,7 @@ int main(int argc, char **argv)
     fixture_need(setenv("SOURCE_DATE_EPOCH", "1763900000", 1) == 0
                      ? ERR_OK
                      : ERR_INTERNAL);
+    write_sentencepiece();
     fixture_write_file("a.txt", "one two two\n", 12);
     fixture_write_file("chat.json", config, sizeof config - 1);
     faults_sweep(rows, sizeof rows / sizeof *rows, argc, argv);

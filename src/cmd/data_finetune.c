@@ -182,7 +182,9 @@ static bool model_is_file(const char *name)
     size_t length = strlen(name);
     return strcmp(name, TOKENIZER_DEFAULT) == 0 ||
            (length > 5 && strcmp(name + length - 5, ".json") == 0) ||
-           model_has(name, "tokenizer.json");
+           (length > 6 && strcmp(name + length - 6, ".model") == 0) ||
+           model_has(name, "tokenizer.json") ||
+           model_has(name, "tokenizer.model");
 }
 
 /* chat_template.jinja in the folder, as transformers writes it. */

@@ -22,6 +22,7 @@
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/safetensors/safetensors.h"
 #include "src/formats/weights_slices.h"
+#include "src/text/tokenizer/sentencepiece.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 #define COMPARE_BYTES 65536
@@ -192,15 +193,37 @@ out:
     return rc;
 }
 
+/* A model whose tokenizer is of a kind that is not there is one without. */
+static enum err convert_tokenizer(const char *path, struct hf_files *files)
+{
+    char name[FSIO_PATH_MAX];
+    struct sentencepiece made = { NULL };
+    TRY(fsio_path(name, "%s/" SENTENCEPIECE_FILE, path));
+    enum err rc = sentencepiece_load(name, &made);
+    if (rc == ERR_UNSUPPORTED) {
+        log_warn("%s", err_text());
+        return ERR_OK;
+    }
+    if (rc == ERR_OK) {
+        files->text[HF_FILE_TOKENIZER] = made.json;
+        files->bytes[HF_FILE_TOKENIZER] = strlen(made.json);
+    }
+    return rc;
+}
+
 /* The tokenizer's files, and what they say of the vocabulary. */
 static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
     TRY(hf_files_read(path, &state->files));
+    if (state->files.text[HF_FILE_TOKENIZER] == NULL &&
+        has(path, SENTENCEPIECE_FILE))
+        TRY(convert_tokenizer(path, &state->files));
     TRY(weights_slices_tokens(&state->files, path, state->config, state->bytes,
                               about, &state->generation));
     if (about->tokenizer == NULL)
-        log_warn("%s has no tokenizer.json: texts can't be read or written",
+        log_warn("%s has no tokenizer.json or tokenizer.model: texts can't be "
+                 "read or written",
                  path);
     return ERR_OK;
 }

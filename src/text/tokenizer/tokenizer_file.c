@@ -1,4 +1,5 @@
-/* A tokenizer.json, and what lies beside it.
+/* A tokenizer.json, or a SentencePiece model that becomes one, and what lies
+ * beside it.
  *
  * A tokenizer.json is the Hugging Face library's own state, written by serde:
  * five parts that are run one after the other, each an object whose "type" says
@@ -20,6 +21,7 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
+#include "src/text/tokenizer/sentencepiece.h"
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
@@ -125,7 +127,8 @@ static void file_name(const char *path, struct tokenizer *tokenizer)
     size_t end = strlen(path);
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
-    if (strcmp(name, FILE_NAME) == 0 && slash != NULL) {
+    if (slash != NULL && (strcmp(name, FILE_NAME) == 0 ||
+                          strcmp(name, SENTENCEPIECE_FILE) == 0)) {
         end = (size_t)(slash - path);
         while (end > 0 && path[end - 1] != '/')
             end--;
@@ -157,6 +160,22 @@ out:
     return rc;
 }
 
+/* The text of a tokenizer.json; ends of texts that it does not name. */
+static enum err file_read(const char *path, struct tokenizer *tokenizer,
+                          char **text, size_t *bytes)
+{
+    size_t length = strlen(path);
+    struct sentencepiece made = { .bos = -1, .eos = -1 };
+    if (length < 6 || strcmp(path + length - 6, ".model") != 0)
+        return fsio_read_file(path, FILE_BYTES_MAX, text, bytes);
+    TRY(sentencepiece_load(path, &made));
+    *text = made.json;
+    *bytes = strlen(made.json);
+    tokenizer->bos = made.bos;
+    tokenizer->eos = made.eos;
+    return ERR_OK;
+}
+
 enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
 {
     assert(name != NULL && tokenizer->bpe == NULL);
@@ -171,12 +190,17 @@ enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
     if (!there)
         return err_set(ERR_USAGE,
                        "unknown tokenizer '%s': there is: bytes, or the path "
-                       "of a tokenizer.json (%s)",
+                       "of a tokenizer.json or tokenizer.model (%s)",
                        name, strerror(errno));
     TRY(fsio_path(path, S_ISDIR(status.st_mode) ? "%s/" FILE_NAME : "%s",
                   name));
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
+    if (S_ISDIR(status.st_mode) && !fsio_exists(path)) {
+        TRY(fsio_path(path, "%s/" SENTENCEPIECE_FILE, name));
+        if (!fsio_exists(path))
+            TRY(fsio_path(path, "%s/" FILE_NAME, name));
+    }
     tokenizer->eos = tokenizer->bos = -1;
+    TRY(file_read(path, tokenizer, &text, &bytes));
     file_name(path, tokenizer);
     TRY_OUT(tokenizer_file_json(path, text, bytes, tokenizer));
     TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
