@@ -61,7 +61,13 @@ static void check_norm(const struct kernels *table, uint16_t *x, uint16_t *y)
     uint16_t near[ROWS * WIDTH], want[ROWS * WIDTH], gamma[ROWS * WIDTH];
     float rstd[2][ROWS];
     const struct kernel_ctx ctx = { .threads = 1 };
-    struct norm norm = { NORM_RMS, ROWS, 1, WIDTH, WIDTH, true, 1e-5f, false };
+    struct norm norm = { .kind = NORM_RMS,
+                         .n = ROWS,
+                         .groups = 1,
+                         .d = WIDTH,
+                         .stride = WIDTH,
+                         .shared = true,
+                         .eps = 1e-5f };
     fill(2, WIDTH, near);
     fill(2, STRIDE, x);
     fill(3, WIDTH, gamma);

@@ -187,14 +187,14 @@ static void normed_check(const struct kernels *table, const struct norm *norm,
 static void check_norms(const struct kernels *table)
 {
     static const struct norm shapes[] = {
-        { NORM_LAYER, 3, 1, 5, 5, true, 1e-5f, false },
-        { NORM_RMS, 67, 1, 129, 129, true, 1e-5f, false },
-        { NORM_LAYER, 9, 1, 2049, 2049, true, 1e-5f, false },
-        { NORM_RMS, 11, 3, 64, 200, false, 1e-5f, false },
-        { NORM_LAYER, 6, 3, 700, 2100, false, 1e-5f, false },
-        { NORM_LAYER, 4, 1, 40, 40, true, 1e-5f, true },
-        { NORM_RMS, 3, 1, 8192, 8192, true, 1e-5f, false },
-        { NORM_LAYER, 2, 1, 9000, 9000, true, 1e-5f, false },
+        { NORM_LAYER, 3, 1, 5, 5, true, false, 1e-5f, false },
+        { NORM_RMS, 67, 1, 129, 129, true, false, 1e-5f, false },
+        { NORM_LAYER, 9, 1, 2049, 2049, true, false, 1e-5f, false },
+        { NORM_RMS, 11, 3, 64, 200, false, false, 1e-5f, false },
+        { NORM_LAYER, 6, 3, 700, 2100, false, false, 1e-5f, false },
+        { NORM_LAYER, 4, 1, 40, 40, true, false, 1e-5f, true },
+        { NORM_RMS, 3, 1, 8192, 8192, true, false, 1e-5f, false },
+        { NORM_LAYER, 2, 1, 9000, 9000, true, false, 1e-5f, false },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         normed_check(table, &shapes[i], i % 2 == 0);
@@ -204,7 +204,13 @@ static void check_norms(const struct kernels *table)
 static void check_add_norm(const struct kernels *table)
 {
     enum { N = 9, D = 133, COUNT = N * D };
-    const struct norm norm = { NORM_RMS, N, 1, D, D, true, 1e-5f, false };
+    const struct norm norm = { .kind = NORM_RMS,
+                               .n = N,
+                               .groups = 1,
+                               .d = D,
+                               .stride = D,
+                               .shared = true,
+                               .eps = 1e-5f };
     struct kernel_ctx c = { .threads = 1 };
     struct tensor a = guarded(COUNT, 1, 1);
     struct tensor b = guarded(COUNT, 2, 1);
