@@ -483,8 +483,7 @@ json_t *arch_keys_value(const struct arch_key *key,
         for (const struct arch_name *n = key->names; n->name != NULL; n++)
             if (n->value == *(const int *)field)
                 return json_string(n->name);
-        /* what has no name comes back as another, and differs */
-        return json_string(key->names->name);
+        return json_string(key->names->name); /* comes back, and differs */
     case ARCH_LAYERS:
         return layers_value(&values->model);
     case ARCH_MUST:
