@@ -169,6 +169,16 @@ copy() { # what is in the folder may be changed then
     done
     cp "$BATS_TEST_DIRNAME/fuzz/corpus/sentencepiece/unigram" "$DIR/spm/tokenizer.model"
     "$HF" import "$DIR/spm" --out "$DIR/spm.none" 2>&1 | grep -q "the type unigram can't be done here"
+    # what begins texts otherwise, and another thing by that name: none, with a word
+    cp "$BATS_TEST_DIRNAME/fuzz/corpus/sentencepiece/bytes" "$DIR/spm/tokenizer.model"
+    for key in legacy add_prefix_space; do
+        echo "{\"$key\": false}" >"$DIR/spm/tokenizer_config.json"
+        "$HF" import "$DIR/spm" --out "$DIR/spm.$key" 2>&1 | grep -q 'texts begin otherwise'
+    done
+    rm "$DIR/spm/tokenizer_config.json"
+    echo 'IQ== 0' >"$DIR/spm/tokenizer.model"
+    run -0 "$HF" import "$DIR/spm" --out "$DIR/spm.tiktoken" --verify
+    [[ $output == *"tokenizer.model: "*verified* ]]
     rm -rf "$DIR"/spm*
 }
 

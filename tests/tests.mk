@@ -138,12 +138,13 @@ $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/test
 
 # tests/growth/stub_comm.c goes before the functions of that file; what it needs itself
 # is weak, too, and not taken from a library
-$(B)/growth/comm.o: $(B)/src/comm/comm.o
+STUBBED := $(B)/growth/comm.o $(B)/growth/comm_messages.o
+$(B)/growth/%.o: $(B)/src/comm/%.o
 	@mkdir -p $(@D)
 	$(Q)objcopy --weaken $< $@
 
-$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o $(B)/src/base/timeline.o
-$(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(B)/growth/comm.o $(B)/src/base/timeline.o $(B)/tests/tap.o $(LIB)
+$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(STUBBED) $(B)/src/base/timeline.o
+$(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(STUBBED) $(B)/src/base/timeline.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)
@@ -182,7 +183,7 @@ $(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LI
 	$(call link,-Wl$(comma)--as-needed)
 
 # the same as one rank of many
-$(B)/gpu/predict_ranks: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o $(B)/src/base/timeline.o $(LIB)
+$(B)/gpu/predict_ranks: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(B)/tests/growth/stub_comm.o $(STUBBED) $(B)/src/base/timeline.o $(LIB)
 	$(call link,-Wl$(comma)--as-needed)
 
 $(B)/predict: $(B)/tests/predict.o $(LIB)

@@ -24,6 +24,7 @@ guard_pid=
 guard_count=0
 
 exec {quiet_pipe}<> <(:) # nobody writes to it
+exec {jobs_pipe}<> <(:)  # is_job's
 
 # start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
 # overlap because one on a dead node keeps its resources until Slurm gives up. PMIx of
@@ -45,6 +46,18 @@ start_step()
     srun_rc=
 }
 
+# is_job PID: bash calls it a running one. Not by $(jobs -rp): a signal with a trap that
+# comes while bash 5.2 reads that breaks the trap.
+is_job()
+{
+    local line found=1
+    { jobs -rp; echo; } >&"$jobs_pipe"
+    while read -r -u "$jobs_pipe" line && [ -n "$line" ]; do
+        [ "$line" != "$1" ] || found=0
+    done
+    return $found
+}
+
 # await SECONDS: until the step has ended (returns 0), the time is over (0: a fifth of
 # a second), or a
 # request to stop has come. Not by wait: a signal at the moment in which the step
@@ -58,7 +71,7 @@ await()
         read -r -t 0.2 -u "$quiet_pipe"
     done
     srun_rc=75
-    [[ $'\n'$(jobs -rp)$'\n' != *$'\n'$srun_pid$'\n'* ]] || return 0
+    ! is_job "$srun_pid" || return 0
     wait "$srun_pid" 2>/dev/null
     srun_rc=$?
     # bash says -1 of an end that it has not understood yet

@@ -193,14 +193,15 @@ out:
     return rc;
 }
 
-/* A model whose tokenizer is of a kind that is not there is one without. */
+/* A model whose tokenizer is of a kind that is not there, or another thing by that
+ * name (a list of tiktoken's), is one without. */
 static enum err convert_tokenizer(const char *path, struct hf_files *files)
 {
     char name[FSIO_PATH_MAX];
     struct sentencepiece made = { NULL };
     TRY(fsio_path(name, "%s/" SENTENCEPIECE_FILE, path));
     enum err rc = sentencepiece_load(name, &made);
-    if (rc == ERR_UNSUPPORTED) {
+    if (rc == ERR_UNSUPPORTED || rc == ERR_DATA) {
         log_warn("%s", err_text());
         return ERR_OK;
     }

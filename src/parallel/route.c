@@ -107,7 +107,7 @@ static int helper_here(const struct route_plan *route, int level, int number)
     return helper(route, level, t->node[route->rank], owner_of(route, number));
 }
 
-/* The pieces that the rank has brought together in its unit below, at level 0 all. */
+/* The pieces that the rank has brought together in its unit below, at level 1 all. */
 static enum err list_sends(struct route_plan *route, int level)
 {
     struct route_messages *to = &route->level[level].sends;

@@ -27,8 +27,9 @@
  * turn to its ranks: then the levels within a group are a microstep's, what they leave
  * is held by the group, spread over it, and the levels beyond are once a step.
  *
- * A route costs what its rank does: its messages, and a list of values for each
- * member of its units. Gathers of weights go the same ways back. */
+ * A route takes a look at every rank a level, and holds what its own does: its messages,
+ * and a list of values for each member of its units. Gathers of weights go the same ways
+ * back up to 64 nodes; beyond, to every node by itself. */
 #pragma once
 
 #include <stdbool.h>
@@ -119,7 +120,7 @@ const struct route_level *route_level(const struct route_plan *route,
 
 /* Levels of a microstep, from 0 on. */
 int route_turn_levels(const struct route_plan *route);
-/* The first rank of the last unit of the highest level, to which most lists come. */
+/* The first rank of the last unit of the highest level, to which most pieces come. */
 int route_last_unit(const struct route_plan *route);
 /* The most values of a piece that anybody sends at each of these levels in any
  * microstep: most[ROUTE_LEVELS_MAX], of which 0 is none. False: nodes would send more

@@ -294,7 +294,7 @@ static bool load_flat(int ranks, struct growth_cost *cost)
 /* The manifest of a save of files by node, which rank 0 makes and every rank of a
  * load parses; and the view of it, if one is made. It may have so many bytes at
  * GROWTH_FAR, of which the least are those of tensors and layers. What a node's ranks
- * have lies together: a file has one part of each block, and cuts a tensor at its ends. */
+ * have lies together: a file has one part of a block, two where that begins, and cuts a tensor at its ends. */
 #define MANIFEST_BYTES_MAX 4000000
 #define MANIFEST_BYTES_LEAST 400000
 static bool manifest(int ranks, bool view, struct growth_cost *cost)

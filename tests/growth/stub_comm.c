@@ -215,6 +215,15 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
     return round_of(comm, 0, 0, out);
 }
 
+enum err comm_start_messages(struct comm *comm,
+                             const struct comm_message *messages, int count,
+                             struct comm_request **out)
+{
+    for (int i = 0; i < count; i++)
+        (void)message(comm, messages[i].receive ? messages[i].bytes : 0, NULL);
+    return round_of(comm, 0, 0, out);
+}
+
 enum err comm_wait(struct comm_request *request, double timeout_s)
 {
     (void)timeout_s;

@@ -449,6 +449,12 @@ static enum err load_flags(const char *path, bool *begins, bool *ends)
     const json_t *eos = json_object_get(root, "add_eos_token");
     *begins = bos == NULL ? *begins : json_is_true(bos);
     *ends = json_is_true(eos);
+    if (json_is_false(json_object_get(root, "legacy")) ||
+        json_is_false(json_object_get(root, "add_prefix_space")))
+        rc = err_set(ERR_UNSUPPORTED,
+                     "legacy or add_prefix_space is false, by which texts "
+                     "begin otherwise: have transformers' AutoTokenizer save "
+                     "a tokenizer.json");
     json_decref(root);
     free(text);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
