@@ -177,8 +177,8 @@ copy() { # what is in the folder may be changed then
     done
     rm "$DIR/spm/tokenizer_config.json"
     echo 'IQ== 0' >"$DIR/spm/tokenizer.model"
-    run -0 "$HF" import "$DIR/spm" --out "$DIR/spm.tiktoken" --verify
-    [[ $output == *"tokenizer.model: "*verified* ]]
+    ends 0 'tokenizer.model: *verified' \
+        "$HF" import "$DIR/spm" --out "$DIR/spm.tiktoken" --verify
     rm -rf "$DIR"/spm*
 }
 
