@@ -27,6 +27,8 @@ TESTS_EMU := $(foreach t,$(TEST_BIN),$(if $(findstring _emu,$(t)),$(t)))
 # Four lanes, in each one test after the other: jobs on Slurm, which mostly wait; ranks
 # that die, and whole programs on files and nodes; what else runs whole programs; tests
 # in C (tests/DESIGN.md).
+# every test by tests/bounded, which ends what hangs
+PROVE    := prove --timer --exec tests/bounded
 LANES    := -j4 --rules 'seq=tests/{slurm_*,cluster}.bats' \
             --rules 'seq={$(B)/tests/test_*_dead,tests/{ckpt_*,data_*,health_*,train*,inputs}.{bats,t}}' \
             --rules 'seq=tests/*.{bats,t}' --rules 'seq=**'
@@ -255,7 +257,7 @@ tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARS
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments --exec tests/bounded $(LANES) $(TESTS_1) $(REPLAYS) $(GROWN) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) $(PROVE) --comments $(LANES) $(TESTS_1) $(REPLAYS) $(GROWN) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 bench: $(BENCH) ## all benchmarks
 	@for name in step gemm data ckpt comm infer; do echo "== $$name"; $(BENCH) $$name || exit 1; done
@@ -296,13 +298,13 @@ demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pre
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat
 
 interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, llama.cpp, h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh %/track.sh %/wandb.sh,$(sort $(wildcard tests/interop/*.sh)))
+	TESSERA_BIN=$(abspath $(B)/bin) $(PROVE) $(filter-out %/dcp.sh %/torch_step.sh %/track.sh %/wandb.sh,$(sort $(wildcard tests/interop/*.sh)))
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
 
 interop-track: all ## trackers beside TensorBoard, MLflow, Prometheus and W&B (downloads 1 GB)
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer tests/interop/track.sh tests/interop/wandb.sh
+	TESSERA_BIN=$(abspath $(B)/bin) $(PROVE) tests/interop/track.sh tests/interop/wandb.sh
 
 interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/torch_step.sh
@@ -313,7 +315,7 @@ sanitize: ## the C tests under ASan and UBSan
 # calls that fail take malloc()'s place, as the sanitizer does
 sanitize-run: TESTS_1 := $(filter-out %_faults,$(TESTS_1))
 sanitize-run: $(TESTS_1) $(REPLAYS)
-	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(REPLAYS)
+	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 TESSERA_BIN=$(abspath $(B)/bin) $(PROVE) --comments $(TESTS_1) $(REPLAYS)
 
 # TESTS="test_err tests/hash.bats" only these, else all that needs no GPU; kernels
 # of GPUs, which are C++, are not counted
@@ -322,7 +324,7 @@ coverage: ## lines and branches that tests reach, by folder, and what none does 
 	+@$(MAKE) --no-print-directory COVERAGE=1 coverage-run
 
 coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
-	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) $(PROVE) $(LANES) $(COVERED)
 
 plan-random: all tiny-data ## planned memory beside the peak of 500 runs drawn at random
 	tests/plan_random $(abspath $(B))/bin $(abspath $(B))/tiny-data/train
@@ -352,7 +354,7 @@ fuzz-run: $(FUZZ:%=$(B)/fuzz_%)
 	tests/fuzz/run $(B) $(FUZZ)
 
 racecheck: $(B)/tests/test_cuda_race_emu $(RACES) ## the CUDA kernels' tests, looking for data races
-	prove --timer $^
+	$(PROVE) $^
 
 tiny-data: $(B)/tiny-data/train/index.json ## data of jobs/conf/tiny.cfg
 

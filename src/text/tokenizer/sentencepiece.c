@@ -229,6 +229,7 @@ static enum err take_piece(struct maker *maker, int32_t number)
     const struct piece *piece = &maker->piece[number];
     const uint8_t *text = (const uint8_t *)piece->text;
     unsigned byte = 256;
+    char name[8];
     if (piece->bytes == 0 || piece->bytes > PIECE_BYTES_MAX ||
         unicode_valid(text, piece->bytes) != piece->bytes ||
         memchr(text, '\0', piece->bytes) != NULL || !isfinite(piece->score))
@@ -244,11 +245,11 @@ static enum err take_piece(struct maker *maker, int32_t number)
     if (piece->type == BYTE && piece->bytes == 6)
         byte = (unsigned)unicode_hex(piece->text[3]) << 4 |
                (unsigned)unicode_hex(piece->text[4]);
+    snprintf(name, sizeof name, "<0x%02X>", byte & 255);
     maker->bytes_there += byte < 256;
     if (piece->type < NORMAL || piece->type > BYTE ||
-        (piece->type == BYTE &&
-         (byte > 255 || maker->falls_back == 0 ||
-          memcmp(piece->text, "<0x", 3) != 0 || piece->text[5] != '>')) ||
+        (piece->type == BYTE && (byte > 255 || maker->falls_back == 0 ||
+                                 memcmp(piece->text, name, 6) != 0)) ||
         (piece->type == UNKNOWN && maker->unk >= 0))
         return refuse(maker, number, ERR_DATA, "its type is wrong");
     if (piece->type == UNKNOWN)
