@@ -884,6 +884,38 @@ END
     [ -e "$T/run/health/beat.7" ]
 }
 
+@test "a start that takes much longer than those before is not waited for to the end" {
+    short_pauses
+    stand_in scancel <<<'kill -KILL "$(cat "$T/pid")"'
+    cat >"$T/step" <<'END'
+ledger() { printf '{"event":"%s","time":%s,"attempt":%d,"job":7}\n' "$1" "$EPOCHREALTIME" "$2"; }
+at=$(($(cat "$T/at") + 1))
+echo $at >"$T/at"
+case $at in
+1) ledger start 1 ;;
+2)
+    sleep 0.2
+    ledger start 2
+    ;;
+3)
+    echo $$ >"$T/pid"
+    exec sleep 1000 >/dev/null 2>&1
+    ;;
+*) ledger start 3 ;;
+esac >>"$T/run/ledger.jsonl"
+mkdir -p "$T/run/checkpoints/step-00000000$at"
+echo "{}" >"$T/run/checkpoints/step-00000000$at/MANIFEST.json"
+[ "$at" -lt 4 ] || exit 85
+exit 137
+END
+    echo 0 >"$T/at"
+    echo '7.1 train-3' >"$T/steps"
+    launch_is 85
+    # four times what the second took, and 10 s
+    [[ $output =~ 'not started within '1[1-9]' s: ending the attempt' ]]
+    [ "$(jq -c 'select(.event == "restart") | .progress' "$T/run/ledger.jsonl" | tail -n 1)" = null ]
+}
+
 @test "a watch that is killed is started again, and a file STOP is heard" {
     cat >"$T/step" <<'END'
 pkill -KILL -f "^$T/bin/tessera-ckpt watch $T/run"

@@ -234,6 +234,45 @@ static void test_job(void)
     }
 }
 
+/* How long starts of job 7 took, and how many failed since the newest. */
+static void test_starts(void)
+{
+    static const struct {
+        const char *line;
+        double took_s;
+        int failed;
+    } steps[] = {
+        { "{\"event\":\"start\",\"time\":90.0,\"job\":7}", 0, 0 },
+        { "{\"event\":\"restart\",\"time\":100.0,\"job\":7}", 0, 0 },
+        { "{\"event\":\"check\",\"time\":110.0,\"job\":7}", 0, 0 },
+        { "{\"event\":\"start\",\"time\":114.0,\"job\":7}", 4, 0 },
+        { "{\"event\":\"restart\",\"time\":120.0,\"job\":7}", 4, 0 },
+        { "{\"event\":\"restart\",\"time\":150.0,\"job\":6}", 4, 0 },
+        { "{\"event\":\"restart\",\"time\":150.0,\"job\":7}", 4, 1 },
+        { "{\"event\":\"restart\",\"time\":200.0,\"job\":7}", 4, 2 },
+        { "{\"event\":\"check\",\"time\":210.0,\"job\":7}", 4, 2 },
+        { "{\"event\":\"start\",\"time\":212.0,\"job\":7}", 4, 0 },
+        { "{\"event\":\"requeue\",\"time\":220.0,\"job\":7}", 4, 0 },
+        { "{\"event\":\"check\",\"time\":900.0,\"job\":7}", 4, 0 },
+        { "{\"event\":\"restart\",\"time\":930.0,\"job\":7}", 4, 1 },
+        { "{\"event\":\"start\",\"time\":937.0,\"job\":7}", 7, 0 },
+    };
+    struct ledger_job job;
+    unlink(ledger);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        FILE *file = fopen(ledger, "a");
+        if (file == NULL || fprintf(file, "%s\n", steps[i].line) < 0 ||
+            fclose(file) != 0)
+            tap_ok(false, "write %s", ledger);
+        tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK &&
+                   job.start_took_s == steps[i].took_s &&
+                   job.start_failed == steps[i].failed,
+               "line %zu: %g s, %d failed", i, job.start_took_s,
+               job.start_failed);
+        ledger_job_free(&job);
+    }
+}
+
 static void test_excluded(void)
 {
     static const struct {
@@ -328,6 +367,7 @@ int main(void)
     test_failures();
     test_words();
     test_job();
+    test_starts();
     test_excluded();
     test_slow();
     return tap_done();

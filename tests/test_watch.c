@@ -76,6 +76,22 @@ static void test_rows(void)
     }
 }
 
+static void test_start(void)
+{
+    static const struct {
+        double took_s;
+        int failed;
+        double limit_s;
+    } rows[] = { { 0, 0, 300 },  { 0, 3, 300 },    { 0.75, 0, 13 },
+                 { 60, 0, 250 }, { 0.75, 2, 52 },  { 80, 0, 300 },
+                 { 1, 60, 300 }, { 1, 20000, 300 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tap_is_close(watch_start_s(300, rows[i].took_s, rows[i].failed),
+                     rows[i].limit_s, 1e-9,
+                     "a start that took %g s, and %d that failed",
+                     rows[i].took_s, rows[i].failed);
+}
+
 /* Ticks of a quarter of a second until an attempt whose ranks part at the 400th is
  * ended; those that are together again, as another attempt's are, are left alone. */
 static int apart_for(int ticks)
@@ -128,6 +144,7 @@ int main(void)
 {
     int fails = 0;
     test_rows();
+    test_start();
     tap_is_int(apart_for(100), 403, "ranks that have parted are ended soon");
     tap_is_int(apart_for(3), 800, "not those that leave by themselves");
     for (uint64_t seed = 1; seed <= 1000; seed++)

@@ -32,7 +32,7 @@ start_watch()
     disown "$watch_pid" # nobody waits for one that storage has stopped
 }
 
-# hear_watch: sets ask, where Slurm is to be asked, and ended_by; passes STOP on.
+# hear_watch: sets ask, where Slurm is to be asked, ended_by and limit_s; passes STOP on.
 hear_watch()
 {
     local pid what words
@@ -44,7 +44,10 @@ hear_watch()
         say) say "$words" ;;
         stop) stop_signal=STOP ;;
         ask) ask=yes ;;
-        start) end_attempt start "not started within $start_s s" ;;
+        start)
+            limit_s=$words
+            end_attempt start "not started within $limit_s s"
+            ;;
         hang) end_attempt hang "no step for $hang_s s" ;;
         apart) end_attempt itself "its ranks have left, and Slurm waits for some" ;;
         esac

@@ -58,17 +58,17 @@ is_job()
     return $found
 }
 
-# await SECONDS: until the step has ended (returns 0), the time is over (0: a fifth of
+# await SECONDS: until the step has ended (returns 0), the time is over (0: a tenth of
 # a second), or a
 # request to stop has come. Not by wait: a signal at the moment in which the step
 # ends takes that end from it (bash 5.2), and the next one waits for ever.
 await()
 {
-    local ticks=$((5 * $1 + ($1 == 0))) before=$stop_signal
+    local ticks=$((10 * $1 + ($1 == 0))) before=$stop_signal
     [ -z "$srun_rc" ] || return 0
     while kill -0 "$srun_pid" 2>/dev/null; do
         [ $((ticks--)) -gt 0 ] && [ "$stop_signal" = "$before" ] || return 1
-        read -r -t 0.2 -u "$quiet_pipe"
+        read -r -t 0.1 -u "$quiet_pipe"
     done
     srun_rc=75
     ! is_job "$srun_pid" || return 0

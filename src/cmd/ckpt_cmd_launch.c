@@ -292,7 +292,7 @@ enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
 /* --- watch: what can be seen of an attempt without asking Slurm, for the
  * launch script beside which it runs: a step has come, the attempt is in the
  * ledger, there is a file STOP. When something is to be done it prints a line, "PID
- * stop", "PID ask", "PID say TEXT", or "PID start", "PID hang" and "PID apart" where the
+ * stop", "PID ask", "PID say TEXT", or "PID start SECONDS", "PID hang" and "PID apart" where the
  * attempt is to be ended, by src/control/watch.h; its own number tells the lines of one
  * watch from those that another has left in the pipe.
  *
@@ -397,15 +397,16 @@ static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
                                .started = ledger->started,
                                .apart = ledger->apart || ledger->left,
                                .now_s = clock_now() };
-    char said[80];
+    char said[80], start[32];
     enum watch_what what = watch_tick(watch, &seen);
+    snprintf(start, sizeof start, "start %.0f", watch->start_s);
     snprintf(said, sizeof said,
              "say stood still for %.0f s, which do not count", watch->still_s);
     if (watch->still_s > 0)
         tell(said);
     if (what != WATCH_ON)
         tell(what == WATCH_ASK     ? "ask"
-             : what == WATCH_START ? "start"
+             : what == WATCH_START ? start
              : what == WATCH_HANG  ? "hang"
                                    : "apart");
     return what > WATCH_ASK;
@@ -416,6 +417,7 @@ enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
     struct watch watch = { 0 };
     struct said ledger = { 0 };
     struct paths paths;
+    struct ledger_job job;
     const char *run_dir = cmd->paths[0];
     pid_t parent = getppid();
     bool over = false, stopped = false;
@@ -428,6 +430,10 @@ enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
     TRY(fsio_path(paths.reasons, "%s/reasons", run_dir));
     TRY(fsio_path(paths.ledger, "%s/ledger.jsonl", run_dir));
     TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
+    if (ledger_job_read(run_dir, cmd->job, &job) == ERR_OK)
+        watch.start_s =
+            watch_start_s(watch.start_s, job.start_took_s, job.start_failed);
+    ledger_job_free(&job);
     while (getppid() == parent) {
         over = over || tick(cmd, &paths, &ledger, &watch);
         clock_sleep(watch.tick_s);

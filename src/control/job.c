@@ -275,13 +275,15 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
         end(d, EXIT_RETRY);
     } else {
         /* what another job on the same run commits is no progress of ours;
-         * what a full file system has ended was no attempt in vain */
-        if (!(f->advanced && f->opened) && !f->room_came &&
+         * what a full file system has ended was no attempt in vain, nor is a start
+         * that only took much longer than those before: the next has twice as long */
+        bool no_fault = f->room_came || f->early;
+        if (!(f->advanced && f->opened) && !no_fault &&
             f->silenced < SILENCED_MAX)
             d->silent = lost_node(f);
-        d->progress = f->advanced && f->opened            ? JOB_TRUE
-                      : f->room_came || d->silent != NULL ? JOB_NULL
-                                                          : JOB_FALSE;
+        d->progress = f->advanced && f->opened        ? JOB_TRUE
+                      : no_fault || d->silent != NULL ? JOB_NULL
+                                                      : JOB_FALSE;
         if (in_vain(f, d))
             return;
         if (what == JOB_RETRY) {

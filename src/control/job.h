@@ -45,6 +45,7 @@ struct job_facts {
     bool stop_file;      /* RUN/STOP is there */
     /* the slow node that the run has ended it to leave; "all": to have all checked */
     const char *left;
+    bool early;         /* JOB_START, before all of TESSERA_START_S was over */
     bool opened;        /* the ranks had opened the run */
     bool advanced;      /* there is a newer checkpoint than before it */
     bool may_requeue;   /* Slurm's Requeue of the job */

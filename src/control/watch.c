@@ -2,16 +2,25 @@
 #include "src/control/watch.h"
 
 #include <assert.h>
+#include <math.h>
 
 #define STANDSTILL_S 5
 /* Ranks that have lost each other say why and leave, all within half a second of signs
  * of life; Slurm's own patience with those on a node that does not answer is KillWait,
  * 30 s. */
 #define APART_S 1
+#define COLD_S 10
 #define GAP_FIRST_S 60
 #define ASK_S 60 /* while steps come */
 #define ASK_MIN_S 2
 #define ASK_MAX_S 15
+
+double watch_start_s(double most_s, double took_s, int failed)
+{
+    if (took_s <= 0)
+        return most_s;
+    return fmin(most_s, ldexp(4 * took_s + COLD_S, failed));
+}
 
 /* As far as time has passed for the job as well. */
 static double passed(struct watch *watch, double now_s)

@@ -40,4 +40,9 @@ enum watch_what {
     WATCH_APART, /* end it: its ranks have left, and a node that is gone keeps it */
 };
 
+/* How long a start may take, at most `most_s`: four times as long as the longest of its
+ * job so far, `took_s` (0: there was none), and some seconds for a spare that begins cold;
+ * twice that behind each that has failed since. */
+double watch_start_s(double most_s, double took_s, int failed);
+
 enum watch_what watch_tick(struct watch *watch, const struct watch_seen *seen);

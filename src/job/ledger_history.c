@@ -175,7 +175,28 @@ struct job_scan {
     struct ledger_job *job;
     struct bad_node *bad;
     size_t count, room;
+    double ready_s; /* when nodes were there for a start; 0: not known */
+    bool running;   /* it has started, and no end of it is told */
 };
+
+static void take_readiness(struct job_scan *scan, const char *event,
+                           double time_s)
+{
+    struct ledger_job *job = scan->job;
+    bool restart = strcmp(event, "restart") == 0;
+    bool requeue = strcmp(event, "requeue") == 0;
+    if (strcmp(event, "start") == 0) {
+        if (scan->ready_s > 0 && time_s - scan->ready_s > job->start_took_s)
+            job->start_took_s = time_s - scan->ready_s;
+        job->start_failed = 0;
+        scan->ready_s = 0;
+        scan->running = true;
+    } else if (restart || strcmp(event, "check") == 0) {
+        job->start_failed += restart && !scan->running;
+        scan->ready_s = time_s;
+    }
+    scan->running = scan->running && !restart && !requeue;
+}
 
 static enum err take_exclusion(struct job_scan *scan, const json_t *line,
                                bool slow)
@@ -251,6 +272,7 @@ static enum err take_decision(void *arg, json_t *line)
     }
     if (number(line, "job") != (double)job->number)
         return ERR_OK;
+    take_readiness(scan, event, number(line, "time"));
     if (start)
         job->started = (int)number(line, "attempt");
     if (start || end)

@@ -40,6 +40,10 @@ struct ledger_job {
      * someone has looked. `silenced`: those that the loss of a node has ended, which
      * are no others of these. */
     int futile, unstarted, silenced;
+    /* The longest that a start of this job has taken, from what came before it in the
+     * ledger; 0: not known. Restarts since the newest start, without one of their own. */
+    double start_took_s;
+    int start_failed;
     int64_t local_step; /* the newest on the nodes' own folders; -1: none */
     /* Nodes that were left out as bad, by any job of the run, with commas
      * between, each once: lately, and before that. NULL: none; whoever reads
