@@ -196,18 +196,20 @@ static void test_job(void)
           5 },
         { "{\"event\":\"requeue\",\"job\":7,\"progress\":null,\"reason\":"
           "\"" JOB_UNSTARTED "\"}",
-          2, 2, 1, 1, 5 },
+          2, 2, 1, 1, -1 },
         { "{\"event\":\"requeue\",\"job\":7,\"progress\":false}\n{\"ev", 2, 2,
-          2, 1, 5 },
-        { "\n{\"event\":\"start\",\"attempt\":3,\"job\":7}", 3, 3, 2, 0, 5 },
+          2, 1, -1 },
+        { "\n{\"event\":\"start\",\"attempt\":3,\"job\":7}", 3, 3, 2, 0, -1 },
+        { "{\"event\":\"commit-local\",\"step\":4}", 3, 3, 2, 0, 4 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":true}", 3, 3, 0, 0,
-          5 },
+          4 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
-          5 },
+          4 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":null,\"silent\":"
           "\"n2\"}",
-          3, 3, 1, 0, 5 },
-        { "{\"event\":\"give-up\",\"job\":7}", 3, 3, 0, 0, 5 },
+          3, 3, 1, 0, 4 },
+        { "{\"event\":\"give-up\",\"job\":7}", 3, 3, 0, 0, 4 },
+        { "{\"event\":\"start\",\"attempt\":4,\"job\":8}", 4, 3, 0, 0, -1 },
     };
     struct ledger_job job;
     unlink(ledger);

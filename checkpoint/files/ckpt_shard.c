@@ -83,7 +83,8 @@ enum err ckpt_shard_folder(const char *dir, const char *what, int64_t bytes,
     if (free_bytes < need)
         return err_set(ERR_FULL,
                        "%s: the %s needs %" PRIu64 " bytes, %" PRIu64
-                       " are free: make room",
+                       " are free: make room (.bad-* are checkpoints that were "
+                       "set aside, which nothing removes)",
                        dir, what, need, free_bytes);
     return ERR_OK;
 }

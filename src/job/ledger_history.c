@@ -175,8 +175,9 @@ struct job_scan {
     struct ledger_job *job;
     struct bad_node *bad;
     size_t count, room;
-    double ready_s; /* when nodes were there for a start; 0: not known */
-    bool running;   /* it has started, and no end of it is told */
+    double local_job; /* whose nodes have local_step */
+    double ready_s;   /* when nodes were there for a start; 0: not known */
+    bool running;     /* it has started, and no end of it is told */
 };
 
 static void take_readiness(struct job_scan *scan, const char *event,
@@ -258,6 +259,12 @@ static enum err take_decision(void *arg, json_t *line)
         job->apart = (int)number(line, "attempt");
     if (strcmp(event, "commit-local") == 0)
         job->local_step = (int64_t)number(line, "step");
+    /* what nodes have is a job's, up to its requeue */
+    if (strcmp(event, "requeue") == 0 ||
+        (start && number(line, "job") != scan->local_job))
+        job->local_step = -1;
+    if (start)
+        scan->local_job = number(line, "job");
     if (strcmp(event, "exclude") == 0)
         TRY(take_exclusion(scan, line, false));
     if (strcmp(event, "slow") == 0)
@@ -322,6 +329,8 @@ enum err ledger_job_read(const char *run_dir, int64_t number,
         ledger_each_line(run_dir, "ledger.jsonl", 0, take_decision, &scan);
     if (rc != ERR_DATA) /* of a run that has not begun */
         TRY_OUT(rc);
+    if (scan.local_job != (double)number)
+        out->local_step = -1;
     TRY_OUT(list_bad(&scan, since_s, true, false, &out->excluded));
     TRY_OUT(list_bad(&scan, since_s, false, false, &out->expired));
     TRY_OUT(list_bad(&scan, since_s, true, true, &out->slow));

@@ -44,7 +44,7 @@ struct ledger_job {
      * ledger; 0: not known. Restarts since the newest start, without one of their own. */
     double start_took_s;
     int start_failed;
-    int64_t local_step; /* the newest on the nodes' own folders; -1: none */
+    int64_t local_step; /* the newest on the job's nodes themselves; -1: none */
     /* Nodes that were left out as bad, by any job of the run, with commas
      * between, each once: lately, and before that. NULL: none; whoever reads
      * them frees them by ledger_job_free(). */
