@@ -2,136 +2,47 @@
  * cut short at every byte and with every byte changed; the beginning in the middle;
  * and our decoders of snappy and lz4 on what has no end. tests/interop/parquet.sh
  * compares with pyarrow. */
-#include "src/data/parquet/parquet.h"
-
-#include <fcntl.h>
-
 #include "src/data/codec/codec.h"
-#include "tests/data_fixture.h"
+#include "tests/columns_test.h"
 
 #define CORPUS "tests/fuzz/corpus/parquet"
-#define TEXTS "|one|two two|-|one|a longer text, a longer text, a longer text|"
-#define TALK                                                                   \
-    "[{\"content\":\"Hi\",\"role\":\"user\"},{\"content\":\"Ho\",\"role\":"    \
-    "\"assistant\"}]|[]|null|[{\"role\":\"user\"}]|"
 
 static const struct {
-    const char *file, *want; /* texts, "-" for none, or records' messages */
-    bool records;
+    const char *file, *want, *column;
 } files[] = {
-    { "plain", TEXTS, false },     { "dictionary", TEXTS, false },
-    { "length", TEXTS, false },    { "delta", TEXTS, false },
-    { "zstd", TEXTS, false },      { "delta-plain", TEXTS, false },
-    { "brotli", TEXTS, false },    { "talk", TALK, true },
-    { "talk-snappy", TALK, true },
+    { "plain", COLUMNS_TEXTS, "text" },
+    { "dictionary", COLUMNS_TEXTS, "text" },
+    { "length", COLUMNS_TEXTS, "text" },
+    { "delta", COLUMNS_TEXTS, "text" },
+    { "zstd", COLUMNS_TEXTS, "text" },
+    { "delta-plain", COLUMNS_TEXTS, "text" },
+    { "brotli", COLUMNS_TEXTS, "text" },
+    { "talk", COLUMNS_TALK, NULL },
+    { "talk-snappy", COLUMNS_TALK, NULL },
 };
 #define FILES (sizeof files / sizeof *files)
 
-/* All from a row on into `got`. */
 static enum err read_texts(const char *path, int64_t from, char *got)
 {
-    enum err rc = ERR_OK;
-    struct parquet *parquet = NULL;
-    const uint8_t *text = NULL;
-    size_t bytes = 0;
-    bool more = true;
-    got[0] = '\0';
-    TRY_OUT(parquet_open(path, "text", &parquet));
-    TRY_OUT(parquet_go(parquet, from));
-    for (;;) {
-        TRY_OUT(parquet_next_text(parquet, &text, &bytes, &more));
-        if (!more)
-            break;
-        if (strlen(got) + bytes < 1000)
-            sprintf(got + strlen(got), "%.*s|", text != NULL ? (int)bytes : 1,
-                    text != NULL ? (const char *)text : "-");
-    }
-out:
-    parquet_close(parquet);
-    return rc;
-}
-
-static enum err read_talks(const char *path, char *got)
-{
-    static const char *const names[] = { "messages" };
-    enum err rc = ERR_OK;
-    struct parquet *parquet = NULL;
-    json_t *record = NULL;
-    got[0] = '\0';
-    TRY_OUT(parquet_open_records(path, names, 1, &parquet));
-    for (;;) {
-        TRY_OUT(parquet_next_record(parquet, &record));
-        if (record == NULL)
-            break;
-        char *text =
-            json_dumps(json_object_get(record, "messages"),
-                       JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-        if (text != NULL && strlen(got) + strlen(text) < 1000)
-            sprintf(got + strlen(got), "%s|", text);
-        free(text);
-        json_decref(record);
-    }
-out:
-    parquet_close(parquet);
-    return rc;
-}
-
-static enum err read_file(size_t f, const char *path, char *got)
-{
-    return files[f].records ? read_talks(path, got) : read_texts(path, 0, got);
-}
-
-/* A refusal names the file and says what to do. */
-static bool refused_well(enum err rc, const char *path)
-{
-    return (rc == ERR_DATA || rc == ERR_UNSUPPORTED) &&
-           strstr(err_text(), path) != NULL &&
-           (strstr(err_text(), "again") != NULL ||
-            strstr(err_text(), "write") != NULL ||
-            strstr(err_text(), "which has:") != NULL ||
-            strstr(err_text(), "UTF-8") != NULL);
+    return columns_test_texts(&parquet_format, path, "text", from, got);
 }
 
 static void test_file(size_t f, const char *folder)
 {
-    char path[FSIO_PATH_MAX], got[1024];
-    size_t bytes = 0, bad = 0, refused = 0;
-    const char *broken = fixture_path(folder, "broken.parquet");
+    char path[FSIO_PATH_MAX];
+    size_t bytes = 0;
     fixture_need(fsio_path(path, CORPUS "/%s", files[f].file));
     char *data = fixture_read(path, &bytes);
-    fixture_need(read_file(f, path, got));
-    tap_is_str(got, files[f].want, "%s", files[f].file);
-    fixture_write_file(broken, data, bytes);
-    for (size_t cut = bytes; cut-- > 0;) {
-        bad += truncate(broken, (off_t)cut) != 0;
-        bad += !refused_well(read_file(f, broken, got), broken);
-    }
-    tap_is_int((long long)bad, 0, "%s cut short is refused by name",
-               files[f].file);
-    fixture_write_file(broken, data, bytes);
-    int fd = open(broken, O_WRONLY);
-    for (size_t at = 0; at < bytes; at++) {
-        for (int bit = 0; bit < 8; bit++) {
-            char changed = (char)(data[at] ^ 1 << bit);
-            bad += pwrite(fd, &changed, 1, (off_t)at) != 1;
-            enum err rc = read_file(f, broken, got);
-            if (rc != ERR_OK && !refused_well(rc, broken) && bad++ == 0)
-                tap_note("byte %zu, bit %d: %s", at, bit, err_text());
-            refused += rc != ERR_OK;
-        }
-        bad += pwrite(fd, &data[at], 1, (off_t)at) != 1;
-    }
-    close(fd);
-    tap_ok(bad == 0 && refused > bytes,
-           "%s with a bit changed is read or refused by name: %zu of %zu",
-           files[f].file, refused, 8 * bytes);
+    columns_test_file(&parquet_format, files[f].file, data, bytes,
+                      files[f].column, files[f].want,
+                      fixture_path(folder, "broken.parquet"));
     free(data);
 }
 
 static void test_go(void)
 {
     char got[1024];
-    const char *rest = TEXTS;
+    const char *rest = COLUMNS_TEXTS;
     for (int row = 0; row < 6; row++) {
         fixture_need(read_texts(CORPUS "/plain", row, got));
         tap_is_str(got, rest, "from row %d on", row);

@@ -13,21 +13,21 @@
 
 #include "src/base/array.h"
 #include "src/base/digest.h"
-#include "src/data/parquet/parquet.h"
+#include "src/data/columns/columns.h"
 
 static enum err read_texts(const char *column, const char *file, bool rate)
 {
     enum err rc = ERR_OK;
-    struct parquet *parquet = NULL;
+    struct columns *columns = NULL;
     struct buffer all = { 0 };
     const uint8_t *text = NULL;
     char head[32], hex[65] = "";
     size_t bytes = 0, sum = 0;
     bool more = true;
     clock_t begin = clock();
-    TRY_OUT(parquet_open(file, column, &parquet));
+    TRY_OUT(columns_open(columns_by_name(file), file, column, &columns));
     for (;;) {
-        TRY_OUT(parquet_next_text(parquet, &text, &bytes, &more));
+        TRY_OUT(columns_next_text(columns, &text, &bytes, &more));
         if (!more)
             break;
         sum += bytes;
@@ -42,9 +42,9 @@ static enum err read_texts(const char *column, const char *file, bool rate)
     if (rate)
         printf("%g %zu\n", (double)(clock() - begin) / CLOCKS_PER_SEC, sum);
     else
-        printf("%lld %s\n", (long long)parquet_row(parquet) + 1, hex);
+        printf("%lld %s\n", (long long)columns_row(columns) + 1, hex);
 out:
-    parquet_close(parquet);
+    columns_close(columns);
     buffer_free(&all);
     return rc;
 }
@@ -54,13 +54,13 @@ static enum err read_records(char *names, const char *file)
     enum err rc = ERR_OK;
     const char *name[8] = { NULL };
     size_t count = 0;
-    struct parquet *parquet = NULL;
+    struct columns *columns = NULL;
     json_t *all = json_array(), *record = NULL;
     for (char *at = strtok(names, ","); at != NULL; at = strtok(NULL, ","))
         name[count++] = at;
-    TRY_OUT(parquet_open_records(file, name, count, &parquet));
+    TRY_OUT(columns_open_records(columns_by_name(file), file, name, count, &columns));
     for (;;) {
-        TRY_OUT(parquet_next_record(parquet, &record));
+        TRY_OUT(columns_next_record(columns, &record));
         if (record == NULL)
             break;
         json_array_append_new(all, record);
@@ -71,7 +71,7 @@ static enum err read_records(char *names, const char *file)
     free(text);
 out:
     json_decref(all);
-    parquet_close(parquet);
+    columns_close(columns);
     return rc;
 }
 

@@ -150,8 +150,7 @@ def write(rng, path, name, fields, columns):
     return options
 
 
-def many(reader, folder, count, seed):
-    path = os.path.join(folder, "x.parquet")
+def many(reader, path, count, seed, write, others):
     done = {"texts": 0, "records": 0, "rows": 0}
     for i in range(count):
         rng = random.Random(seed * 1000003 + i)
@@ -181,34 +180,32 @@ def many(reader, folder, count, seed):
         done["rows"] += rows
         if not good:
             print(f"file {i} of seed {seed}: {rows} rows, {field}, {options}: {got[:300]}")
-            pq_meta = pq.ParquetFile(path).metadata
-            print(pq_meta)
             sys.exit(1)
     print(f"{count} files by pyarrow {pa.__version__}: {done['texts']} of texts, "
           f"{done['records']} of records, {done['rows']} rows, all the same")
 
 
-def refused(reader, folder):
-    path = os.path.join(folder, "x.parquet")
+def refused(reader, path, save, kinds):
+    """save(table, path) writes it; kinds is what a number, .. are called."""
     talk = pa.struct({"role": pa.string(), "content": pa.string()})
     rows = [
-        ("text", "text", pa.array([1, 2]), "int64 numbers"),
-        ("text", "text", pa.array([1.5]), "double numbers"),
+        ("text", "text", pa.array([1, 2]), kinds["int"]),
+        ("text", "text", pa.array([1.5]), kinds["real"]),
         ("text", "text", pa.array([True]), "truths"),
         ("text", "text", pa.array([b"abcd"], pa.binary(4)), "fixed length"),
         ("text", "text", pa.array([["a"]]), "in a list"),
         ("text", "other", pa.array(["a"]), "no column 'other'"),
         ("records", "messages", pa.array([[[{"role": "a", "content": "b"}]]],
                                          pa.list_(pa.list_(talk))), "lists of lists"),
-        ("records", "messages", pa.array([[{"role": "a", "n": 1}]]), "int64 numbers"),
+        ("records", "messages", pa.array([[{"role": "a", "n": 1}]]), kinds["int"]),
         ("records", "messages", pa.array([{"role": "a"}]), "in a group"),
         ("records", "messages", pa.array([[{"m": {"role": "b"}}]]), "in a group"),
         ("records", "messages", pa.array([[{"role": "a", "m": {"x": "b"}}]]),
          "in a group"),
-    ]
+    ] + kinds.get("more", [])
     for what, name, column, want in rows:
         held = name if name != "other" else "text"
-        pq.write_table(pa.table({held: column}), path)
+        save(pa.table({held: column}), path)
         got = reader.ask(what, name, path)
         assert got.startswith("error") and want in got and path in got, (want, got)
     print(f"{len(rows)} kinds of columns are refused by name")
@@ -250,8 +247,10 @@ def main():
     reader = Reader(sys.argv[1])
     if what == "many":
         seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
-        return many(reader, folder, int(sys.argv[4]), seed)
-    return refused(reader, folder)
+        return many(reader, f"{folder}/x.parquet", int(sys.argv[4]), seed, write,
+                    others)
+    return refused(reader, f"{folder}/x.parquet", pq.write_table,
+                   {"int": "int64 numbers", "real": "double numbers"})
 
 
 if __name__ == "__main__":

@@ -140,8 +140,8 @@ static enum err page_head(struct parquet_column *column, struct page_head *head)
             return err_set(ERR_DATA, "has less values than it says");
         column->head.bytes = 0;
         TRY(buffer_reserve(&column->head, part));
-        TRY(fsio_pread(column->meta->fd, column->head.data, part, chunk->begin,
-                       column->meta->path));
+        TRY(fsio_pread(column->meta->file.fd, column->head.data, part,
+                       chunk->begin, column->meta->file.path));
         struct thrift thrift = { column->head.data, column->head.data + part,
                                  false, 0 };
         page_read_head(&thrift, head);
@@ -197,8 +197,8 @@ static enum err page_bytes(struct parquet_column *column,
     size_t bytes = (size_t)head->packed_bytes, plain = 0;
     packed->bytes = 0;
     TRY(buffer_reserve(packed, bytes + 1));
-    TRY(fsio_pread(column->meta->fd, packed->data, bytes, chunk->begin,
-                   column->meta->path));
+    TRY(fsio_pread(column->meta->file.fd, packed->data, bytes, chunk->begin,
+                   column->meta->file.path));
     packed->bytes = bytes;
     chunk->begin += head->packed_bytes;
     if (head->sum != PAGE_NO_SUM &&
@@ -349,7 +349,7 @@ static enum err column_text(struct parquet_column *column,
 /* The next page: a dictionary, or values behind their levels. */
 static enum err column_page(struct parquet_column *column)
 {
-    const struct parquet_leaf *leaf = column->leaf;
+    const struct columns_leaf *leaf = column->leaf;
     struct thrift *data = &column->data;
     struct page_head head = { .type = 0 };
     TRY(page_head(column, &head));
@@ -380,9 +380,9 @@ static enum err column_page(struct parquet_column *column)
 }
 
 static enum err column_value(struct parquet_column *column,
-                             struct parquet_value *out)
+                             struct columns_value *out)
 {
-    const struct parquet_leaf *leaf = column->leaf;
+    const struct columns_leaf *leaf = column->leaf;
     struct thrift_text text = { NULL, 0 };
     uint32_t repeated = 0, defined = 0;
     if (leaf->repeated > 0)
@@ -399,13 +399,13 @@ static enum err column_value(struct parquet_column *column,
         if (text.bytes == 0)
             text.data = (const uint8_t *)"";
     }
-    *out = (struct parquet_value){ repeated == 0, (int)defined, text.data,
+    *out = (struct columns_value){ repeated == 0, (int)defined, text.data,
                                    text.bytes };
     return ERR_OK;
 }
 
 enum err parquet_column_next(struct parquet_column *column,
-                             struct parquet_value *out, bool *more)
+                             struct columns_value *out, bool *more)
 {
     enum err rc = ERR_OK;
     while (rc == ERR_OK && column->values == 0 && column->chunk.values > 0)
@@ -413,11 +413,5 @@ enum err parquet_column_next(struct parquet_column *column,
     *more = rc == ERR_OK && column->values > 0;
     if (*more)
         rc = column_value(column, out);
-    if (rc == ERR_OK || rc == ERR_MEMORY || rc == ERR_IO)
-        return rc;
-    err_set(rc, "%s: row group %zu: column '%s' %s; %s", column->meta->path,
-            column->group, column->leaf->path, err_text(),
-            rc == ERR_DATA ? "copy or make the file again"
-                           : "write the file again, with pyarrow's defaults");
     return rc;
 }

@@ -1,10 +1,10 @@
-/* What the parts of the Parquet reader share: the footer (parquet_meta.c), a
+/* What the parts of the Parquet reader (parquet.c) share: the footer (parquet_meta.c), a
  * column's pages and values (parquet_column.c), and numbers as they are packed
  * (parquet_runs.c, with the protocol that footers and heads are written in). */
 #pragma once
 
 #include "src/base/array.h"
-#include "src/data/parquet/parquet.h"
+#include "src/data/columns/columns_format.h"
 
 /* --- Thrift's compact protocol, in which Parquet's footers and the heads of its pages
  * are written, read where it lies. What is damaged or cut short sets `bad`: then
@@ -64,23 +64,8 @@ int64_t thrift_zigzag(struct thrift *thrift);
 
 /* --- the reader --- */
 
-/* No column's path is longer, no page larger, packed or not. */
-#define PARQUET_PATH_BYTES 1024
+/* No page is larger, packed or not. */
 #define PARQUET_PAGE_BYTES_MAX ((int64_t)512 << 20)
-
-/* A column as it is stored: a leaf of the tree of columns. A value has levels:
- * how much of its path is there (up to `defined`), and whether it goes on in a
- * list (above 0). */
-struct parquet_leaf {
-    char *path;        /* "messages.list.element.role" */
-    size_t top, last;  /* bytes of its first name; where its last one begins */
-    size_t number;     /* of the columns of a row group */
-    const char *wrong; /* why it is no text; NULL: it is */
-    int defined, repeated; /* highest levels */
-    int list;   /* a value of this level or above is in the outermost list; of
-                 * one level less: in one that is empty */
-    int inside; /* names of its path behind that list's repeated one */
-};
 
 /* The part of a column that a row group has. */
 struct parquet_chunk {
@@ -89,23 +74,17 @@ struct parquet_chunk {
 };
 
 struct parquet_meta {
-    char *path;
-    int fd;
+    struct columns_file file;
     int64_t bytes; /* of the file before the footer */
     struct buffer footer;
-    struct parquet_leaf *leaf;
-    size_t leaves, leaves_capacity, groups;
-    int64_t *rows;               /* of each row group */
     struct parquet_chunk *chunk; /* [groups][columns chosen] */
 };
 
-/* Open a regular file and read which columns it has; _choose: where some lie.
- * _close() also after an error. */
-enum err parquet_meta_open(const char *path, struct parquet_meta *out);
+/* Open a file, in zeros, and read which columns it has; _choose: where some lie. */
+enum err parquet_meta_open(const char *path, struct parquet_meta *meta);
 enum err parquet_meta_choose(struct parquet_meta *meta,
-                             const struct parquet_leaf *const *chosen,
+                             const struct columns_leaf *const *chosen,
                              size_t count);
-void parquet_meta_close(struct parquet_meta *meta);
 
 /* RLE: runs of one number, or of numbers of `width` bits one behind the other. */
 struct parquet_runs {
@@ -132,10 +111,9 @@ enum err parquet_runs_lengths(struct thrift *bytes, size_t most,
 
 struct parquet_column {
     const struct parquet_meta *meta; /* lent, as is the leaf */
-    const struct parquet_leaf *leaf;
-    /* a row group begins with these, and no values and entries */
-    size_t group;
-    struct parquet_chunk chunk; /* what of it is left */
+    const struct columns_leaf *leaf;
+    /* what of a row group's is left, which begins with no values and entries */
+    struct parquet_chunk chunk;
     struct buffer head, packed, page, dictionary;
     struct thrift_text *entry; /* of the dictionary */
     size_t entries, entries_capacity;
@@ -149,14 +127,7 @@ struct parquet_column {
     struct buffer last; /* text, of which the next one has a beginning */
 };
 
-struct parquet_value {
-    bool begins;         /* a row, rather than going on in its list */
-    int defined;         /* its level */
-    const uint8_t *text; /* lent until the next one; NULL: there is none */
-    size_t bytes;
-};
-
 void parquet_column_release(struct parquet_column *column);
 /* *more false: the row group's end. */
 enum err parquet_column_next(struct parquet_column *column,
-                             struct parquet_value *out, bool *more);
+                             struct columns_value *out, bool *more);

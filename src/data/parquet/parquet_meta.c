@@ -14,12 +14,8 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/base/regular.h"
-#include "src/text/unicode.h"
 
 #define META_FOOTER_MAX ((int64_t)256 << 20)
-#define META_DEPTH_MAX 32
-#define META_COLUMNS_MAX 16384
 
 enum meta_repetition { META_REQUIRED, META_OPTIONAL, META_REPEATED };
 
@@ -40,16 +36,15 @@ struct meta_node {
 
 /* The way from the root to a node. */
 struct meta_way {
-    int64_t left;      /* children that follow */
-    size_t bytes, top; /* of the path, of its first name */
-    int defined, repeated, list, inside;
+    int64_t left; /* children that follow */
+    struct columns_way names;
 };
 
 static enum err meta_damaged(const struct parquet_meta *meta, const char *what)
 {
     return err_set(ERR_DATA,
                    "%s: its Parquet footer %s; copy or make the file again",
-                   meta->path, what);
+                   meta->file.path, what);
 }
 
 static enum err meta_encrypted(const struct parquet_meta *meta)
@@ -57,7 +52,7 @@ static enum err meta_encrypted(const struct parquet_meta *meta)
     return err_set(ERR_UNSUPPORTED,
                    "%s is encrypted Parquet, which is not read here; write it "
                    "again without",
-                   meta->path);
+                   meta->file.path);
 }
 
 static void meta_read_node(struct thrift *thrift, struct meta_node *node)
@@ -73,29 +68,17 @@ static void meta_read_node(struct thrift *thrift, struct meta_node *node)
 }
 
 static enum err meta_add_leaf(struct parquet_meta *meta, const char *path,
-                              const struct meta_way *way, size_t last,
+                              const struct columns_way *way,
                               const struct meta_node *node)
 {
     const int64_t type = node->number[NODE_TYPE];
-    if (meta->leaves == META_COLUMNS_MAX)
-        return meta_damaged(meta, "has more columns than are read here");
-    TRY(array_room(&meta->leaf, &meta->leaves_capacity, meta->leaves + 1));
-    struct parquet_leaf leaf = { .top = way->top,
-                                 .last = last,
-                                 .number = meta->leaves,
-                                 /* without a form of their own they may be */
-                                 .wrong =
-                                     type != META_BYTES ? meta_types[type]
-                                     : node->number[NODE_FORM] == NODE_DECIMAL
-                                         ? "decimal numbers"
-                                         : NULL,
-                                 .defined = way->defined,
-                                 .repeated = way->repeated,
-                                 .list = way->list,
-                                 .inside = way->inside };
-    TRY(new_text(&leaf.path, path));
-    meta->leaf[meta->leaves++] = leaf;
-    return ERR_OK;
+    /* without a form of their own they may be */
+    const char *wrong = type != META_BYTES ? meta_types[type]
+                        : node->number[NODE_FORM] == NODE_DECIMAL
+                            ? "decimal numbers"
+                            : NULL;
+    enum err rc = columns_leaf_add(&meta->file, path, way, wrong);
+    return rc == ERR_DATA ? meta_damaged(meta, err_text()) : rc;
 }
 
 /* One node below the way, which becomes *here. */
@@ -105,40 +88,31 @@ static enum err meta_node(struct parquet_meta *meta, struct thrift *thrift,
 {
     struct meta_node node;
     meta_read_node(thrift, &node);
-    size_t begin = above->bytes + (above->bytes > 0);
     if (thrift->bad)
         return meta_damaged(meta, "is damaged");
-    if (begin + node.name.bytes >= PARQUET_PATH_BYTES)
-        return meta_damaged(meta, "has a column with a name that is too long");
-    if (unicode_valid(node.name.data, node.name.bytes) != node.name.bytes ||
-        memchr(node.name.data, 0, node.name.bytes) != NULL)
-        return meta_damaged(meta, "has a column with a name that is no text");
     *here = *above;
-    if (above->bytes > 0)
-        path[above->bytes] = '.';
-    memcpy(path + begin, node.name.data, node.name.bytes);
-    here->bytes = begin + node.name.bytes;
-    here->top = above->bytes > 0 ? above->top : here->bytes;
-    path[here->bytes] = '\0';
+    const char *wrong =
+        columns_leaf_name(&here->names, path, node.name.data, node.name.bytes);
+    if (wrong != NULL)
+        return meta_damaged(meta, wrong);
+    if (node.number[NODE_REPETITION] != META_REQUIRED)
+        columns_leaf_level(&here->names,
+                           node.number[NODE_REPETITION] == META_REPEATED);
     here->left = node.number[NODE_CHILDREN];
-    here->inside += here->repeated > 0;
-    here->defined += node.number[NODE_REPETITION] != META_REQUIRED;
-    if (node.number[NODE_REPETITION] == META_REPEATED && here->repeated++ == 0)
-        here->list = here->defined;
     bool group = node.number[NODE_TYPE] < 0;
     if (group != (here->left > 0))
         return meta_damaged(meta, "has a column without a type");
-    return group ? ERR_OK : meta_add_leaf(meta, path, here, begin, &node);
+    return group ? ERR_OK : meta_add_leaf(meta, path, &here->names, &node);
 }
 
 static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
                             size_t count)
 {
-    char path[PARQUET_PATH_BYTES];
-    struct meta_way way[META_DEPTH_MAX] = { { .left = 0 } };
+    char path[COLUMNS_PATH_BYTES];
+    struct meta_way way[COLUMNS_DEPTH_MAX] = { { .left = 0 } };
     struct meta_node root;
     size_t depth = 0;
-    if (count == 0 || meta->leaves > 0)
+    if (count == 0 || meta->file.leaves > 0)
         return meta_damaged(meta, "has no columns");
     meta_read_node(thrift, &root);
     way[0].left = root.number[NODE_CHILDREN];
@@ -147,7 +121,7 @@ static enum err meta_schema(struct parquet_meta *meta, struct thrift *thrift,
             depth--;
         if (i == count)
             break;
-        if (way[depth].left-- == 0 || depth + 1 == META_DEPTH_MAX)
+        if (way[depth].left-- == 0 || depth + 1 == COLUMNS_DEPTH_MAX)
             return meta_damaged(meta, "has columns in columns without an end");
         TRY(meta_node(meta, thrift, path, &way[depth], &way[depth + 1]));
         depth++;
@@ -199,16 +173,16 @@ static enum err meta_column(const struct parquet_meta *meta,
 
 /* The columns of a row group, of which just the chosen ones are looked at. */
 static enum err meta_group(struct parquet_meta *meta, struct thrift *thrift,
-                           const struct parquet_leaf *const *chosen,
+                           const struct columns_leaf *const *chosen,
                            size_t count, size_t group)
 {
     struct thrift_field field = { 0, 0 };
     const struct thrift_field column = { 0, THRIFT_STRUCT };
     size_t columns = 0;
-    meta->rows[group] = -1;
+    meta->file.rows[group] = -1;
     while (thrift_next(thrift, &field))
         if (field.id == 3) {
-            meta->rows[group] = thrift_int(thrift, &field);
+            meta->file.rows[group] = thrift_int(thrift, &field);
         } else if (field.id == 1) {
             columns = thrift_list(thrift, &field, THRIFT_STRUCT);
             for (size_t i = 0, c = 0; i < columns && !thrift->bad; i++) {
@@ -218,36 +192,37 @@ static enum err meta_group(struct parquet_meta *meta, struct thrift *thrift,
                 }
                 enum err rc =
                     meta_column(meta, thrift, &meta->chunk[group * count + c]);
-                TRY(err_prefix(rc, "%s: row group %zu: column '%s'", meta->path,
-                               group, chosen[c]->path));
+                TRY(err_prefix(rc, "%s: row group %zu: column '%s'",
+                               meta->file.path, group, chosen[c]->path));
                 c++;
             }
         } else {
             thrift_skip(thrift, &field);
         }
-    return thrift->bad || columns != meta->leaves || meta->rows[group] < 0
+    return thrift->bad || columns != meta->file.leaves ||
+                   meta->file.rows[group] < 0
                ? meta_damaged(meta, "has a damaged row group")
                : ERR_OK;
 }
 
 static enum err meta_groups(struct parquet_meta *meta, struct thrift *thrift,
                             size_t groups,
-                            const struct parquet_leaf *const *chosen,
+                            const struct columns_leaf *const *chosen,
                             size_t count)
 {
-    if (meta->rows != NULL)
+    if (meta->file.rows != NULL)
         return meta_damaged(meta, "is damaged");
-    TRY(new_zeroed(&meta->rows, groups + 1));
+    TRY(new_zeroed(&meta->file.rows, groups + 1));
     TRY(new_zeroed(&meta->chunk, groups * count + 1));
     for (size_t g = 0; g < groups; g++)
         TRY(meta_group(meta, thrift, chosen, count, g));
-    meta->groups = groups;
+    meta->file.groups = groups;
     return ERR_OK;
 }
 
 /* chosen NULL: the columns, else where they lie. */
 static enum err meta_read(struct parquet_meta *meta,
-                          const struct parquet_leaf *const *chosen,
+                          const struct columns_leaf *const *chosen,
                           size_t count)
 {
     struct thrift thrift = { meta->footer.data,
@@ -265,7 +240,8 @@ static enum err meta_read(struct parquet_meta *meta,
             thrift_skip(&thrift, &field);
         }
     }
-    return thrift.bad || meta->leaves == 0 || (!schema && meta->rows == NULL)
+    return thrift.bad || meta->file.leaves == 0 ||
+                   (!schema && meta->file.rows == NULL)
                ? meta_damaged(meta, "is damaged")
                : ERR_OK;
 }
@@ -274,11 +250,9 @@ enum err parquet_meta_open(const char *path, struct parquet_meta *out)
 {
     uint8_t tail[8] = { 0 };
     int64_t bytes = 0, footer = 0;
-    *out = (struct parquet_meta){ .fd = -1 };
-    TRY(new_text(&out->path, path));
-    TRY(regular_open(path, &out->fd, &bytes));
+    TRY(columns_leaf_open(&out->file, path, &bytes));
     if (bytes >= 12)
-        TRY(fsio_pread(out->fd, tail, 8, bytes - 8, path));
+        TRY(fsio_pread(out->file.fd, tail, 8, bytes - 8, path));
     if (memcmp(tail + 4, "PARE", 4) == 0)
         return meta_encrypted(out);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
@@ -293,33 +267,19 @@ enum err parquet_meta_open(const char *path, struct parquet_meta *out)
     if (footer == 0 || footer > META_FOOTER_MAX || out->bytes < 4)
         return meta_damaged(out, "has no length that could be");
     TRY(buffer_reserve(&out->footer, (size_t)footer));
-    TRY(fsio_pread(out->fd, out->footer.data, (size_t)footer, out->bytes,
+    TRY(fsio_pread(out->file.fd, out->footer.data, (size_t)footer, out->bytes,
                    path));
     out->footer.bytes = (size_t)footer;
     return meta_read(out, NULL, 0);
 }
 
 enum err parquet_meta_choose(struct parquet_meta *meta,
-                             const struct parquet_leaf *const *chosen,
+                             const struct columns_leaf *const *chosen,
                              size_t count)
 {
-    assert(meta->rows == NULL && count > 0);
-    enum err rc = meta_read(meta, chosen, count);
+    static const struct columns_leaf *const none[1];
+    assert(meta->file.rows == NULL);
+    enum err rc = meta_read(meta, count > 0 ? chosen : none, count);
     buffer_free(&meta->footer);
     return rc;
-}
-
-void parquet_meta_close(struct parquet_meta *meta)
-{
-    if (meta->path == NULL)
-        return;
-    fsio_close(meta->fd);
-    buffer_free(&meta->footer);
-    for (size_t l = 0; l < meta->leaves; l++)
-        free(meta->leaf[l].path);
-    free(meta->leaf);
-    free(meta->rows);
-    free(meta->chunk);
-    free(meta->path);
-    *meta = (struct parquet_meta){ .fd = -1 };
 }

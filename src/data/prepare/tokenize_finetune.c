@@ -17,7 +17,7 @@
 #include "src/base/fsio.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/data/parquet/parquet.h"
+#include "src/data/columns/columns.h"
 #include "src/data/texts/documents.h"
 #include "src/data/texts/inputs.h"
 #include "src/data/texts/jsonl.h"
@@ -123,17 +123,18 @@ static enum err finetune_file(struct tokenize_finetune_job *job,
 {
     enum err rc = ERR_OK;
     struct jsonl *reader = NULL;
-    struct parquet *parquet = NULL;
+    struct columns *columns = NULL;
     json_t *record = NULL;
     const struct source_options options = { finetune_idle, job,
                                             job->set->encoding };
-    if (file->parquet)
-        TRY_OUT(parquet_open_records(file->path, finetune_fields(job->finetune),
-                                     FINETUNE_RECORD_FIELDS, &parquet));
+    if (file->columns != NULL)
+        TRY_OUT(columns_open_records(file->columns, file->path,
+                                     finetune_fields(job->finetune),
+                                     FINETUNE_RECORD_FIELDS, &columns));
     else
         TRY_OUT(jsonl_open(file->path, &options, &reader));
     for (;;) {
-        TRY_OUT(parquet != NULL ? parquet_next_record(parquet, &record)
+        TRY_OUT(columns != NULL ? columns_next_record(columns, &record)
                                 : jsonl_next(reader, &record));
         if (record == NULL)
             break;
@@ -141,14 +142,14 @@ static enum err finetune_file(struct tokenize_finetune_job *job,
         json_decref(record);
         record = NULL;
         TRY_OUT(err_prefix(rc, "%s",
-                           parquet != NULL ? parquet_place(parquet)
+                           columns != NULL ? columns_place(columns)
                                            : jsonl_place(reader)));
         if (job->result.records % TOKENIZE_FINETUNE_POLL == 0)
             TRY_OUT(finetune_idle(job));
     }
 out:
     jsonl_close(reader);
-    parquet_close(parquet);
+    columns_close(columns);
     return rc;
 }
 

@@ -19,9 +19,9 @@
 #include <xxhash.h>
 
 #include "src/base/new.h"
+#include "src/data/columns/columns.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_table.h"
-#include "src/data/parquet/parquet.h"
 #include "src/text/binary_kind.h"
 
 struct documents {
@@ -31,7 +31,7 @@ struct documents {
     struct text *text;       /* what is open; one of these */
     struct jsonl *lines;
     struct mds_table *table;
-    struct parquet *parquet;
+    struct columns *columns;
     int64_t sample;            /* the table's next */
     struct binary_count count; /* of its texts */
     size_t skip;               /* of the next record's text */
@@ -57,8 +57,8 @@ static void documents_close(struct documents *documents)
     text_close(documents->text);
     jsonl_close(documents->lines);
     mds_table_close(documents->table);
-    parquet_close(documents->parquet);
-    documents->parquet = NULL;
+    columns_close(documents->columns);
+    documents->columns = NULL;
     documents->table = NULL;
     documents->text = NULL;
     documents->lines = NULL;
@@ -101,7 +101,7 @@ static bool documents_is_text(const struct documents *documents, int64_t file)
 static bool documents_is_open(const struct documents *documents)
 {
     return documents->text != NULL || documents->lines != NULL ||
-           documents->table != NULL || documents->parquet != NULL;
+           documents->table != NULL || documents->columns != NULL;
 }
 
 /* Open the file of the place, and go there. */
@@ -113,9 +113,10 @@ static enum err documents_open(struct documents *documents)
     TRY(inputs_check(file));
     documents->skip = (size_t)place->skip;
     documents->count = (struct binary_count)BINARY_COUNT_NONE;
-    if (file->parquet) {
-        TRY(parquet_open(file->path, options->field, &documents->parquet));
-        return parquet_go(documents->parquet, place->offset);
+    if (file->columns != NULL) {
+        TRY(columns_open(file->columns, file->path, options->field,
+                         &documents->columns));
+        return columns_go(documents->columns, place->offset);
     }
     if (file->set) {
         documents->sample = place->offset;
@@ -192,9 +193,9 @@ static enum err documents_cell(struct documents *documents,
     struct mds_value value;
     const char *field = documents->options.field;
     struct text_place *place = &documents->place;
-    if (documents->parquet != NULL) {
-        TRY(parquet_next_text(documents->parquet, text, bytes, more));
-        place->offset = parquet_row(documents->parquet);
+    if (documents->columns != NULL) {
+        TRY(columns_next_text(documents->columns, text, bytes, more));
+        place->offset = columns_row(documents->columns);
         return ERR_OK;
     }
     *more = documents->sample < mds_table_index(documents->table)->samples;
@@ -305,7 +306,7 @@ int64_t documents_done(const struct documents *documents)
     return documents->before +
            (documents->text != NULL      ? text_position(documents->text)
             : documents->lines != NULL   ? jsonl_position(documents->lines)
-            : documents->parquet != NULL ? parquet_position(documents->parquet)
+            : documents->columns != NULL ? columns_position(documents->columns)
                                          : 0);
 }
 
@@ -351,7 +352,7 @@ void documents_name(const struct documents *documents,
     if (file->set)
         snprintf(text, bytes, "%s: sample %lld", path,
                  (long long)place->offset);
-    else if (file->parquet)
+    else if (file->columns != NULL)
         snprintf(text, bytes, "%s: row %lld", path, (long long)place->offset);
     else if (file->json)
         snprintf(text, bytes, "%s:%lld", path, (long long)place->line);

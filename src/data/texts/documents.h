@@ -1,5 +1,5 @@
-/* The documents of text files, of JSON lines, of Parquet and of MDS data sets,
- * one after the other. */
+/* The documents of text files, of JSON lines, of files of columns and of MDS data
+ * sets, one after the other. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@ struct documents;
 
 struct documents_options {
     const char *separator; /* of text: text_open() */
-    const char *field;     /* of JSON lines, or a column of Parquet or a set */
+    const char *field;     /* of JSON lines, or a column of a table or a set */
     struct source_options source;
     bool binary; /* not only text */
     /* the share of documents that are held out (text_place.held): of what has

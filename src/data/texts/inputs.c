@@ -7,10 +7,9 @@
  * stream. Size and time of each are kept from here on, for a file that grows
  * while it is read belongs to no set (documents.c), and one that has changed
  * since an interrupted run to no other (tokenize_journal.c). */
-#include "src/data/texts/inputs.h"
+#include "src/data/texts/inputs_impl.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "src/base/log.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
+#include "src/data/columns/columns.h"
 #include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
@@ -37,10 +37,10 @@ static bool inputs_ends_in(const char *name, size_t bytes, const char *end)
     return bytes > length && strncmp(name + bytes - length, end, length) == 0;
 }
 
-static bool inputs_is_parquet(const struct inputs *inputs, const char *path)
+static const struct columns_format *inputs_columns(const struct inputs *inputs,
+                                                   const char *path)
 {
-    return inputs->kind != INPUTS_TEXT &&
-           inputs_ends_in(path, strlen(path), ".parquet");
+    return inputs->kind != INPUTS_TEXT ? columns_by_name(path) : NULL;
 }
 
 static bool inputs_is_json(const struct inputs *inputs, const char *path)
@@ -72,13 +72,13 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
 {
     TRY(array_room(&inputs->file, &inputs->capacity, inputs->count + 1));
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
-    bool parquet = inputs_is_parquet(inputs, path);
-    bool json = !parquet && inputs_is_json(inputs, path);
+    const struct columns_format *columns = inputs_columns(inputs, path);
+    bool json = columns == NULL && inputs_is_json(inputs, path);
     struct inputs_file file = {
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
         .json = json,
-        .parquet = parquet,
+        .columns = columns,
     };
     TRY(new_text(&file.path, path));
     inputs->file[inputs->count++] = file;
@@ -86,9 +86,7 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
     return ERR_OK;
 }
 
-/* A file of a folder is left out. */
-static enum err inputs_pass(struct inputs *inputs, const char *path,
-                            const char *why)
+enum err inputs_pass(struct inputs *inputs, const char *path, const char *why)
 {
     size_t k = 0;
     /* how many of each kind were passed over, for one line at the end */
@@ -101,157 +99,12 @@ static enum err inputs_pass(struct inputs *inputs, const char *path,
                                         : new_text(&inputs->passed_first, path);
 }
 
-/* What of a folder is meant. One with Parquet files, and beside them a card alone,
- * is laid out as the Hugging Face hub's are: files of several splits, whose names
- * tell which. Among other texts a little Parquet is passed over, as what is no text
- * is: a tree of sources may have some for its tests. */
-#define SPLIT_BYTES 64
-
-/* What names mean to Python's datasets. */
-static const char *const split_words[][2] = {
-    { "train", "train" },      { "training", "train" },
-    { "test", "test" },        { "testing", "test" },
-    { "eval", "test" },        { "evaluation", "test" },
-    { "dev", "validation" },   { "val", "validation" },
-    { "valid", "validation" }, { "validation", "validation" },
-};
-
-static const char *split_word(const char *word, size_t bytes)
-{
-    for (size_t i = 0; i < sizeof split_words / sizeof *split_words; i++)
-        if (strlen(split_words[i][0]) == bytes &&
-            strncmp(split_words[i][0], word, bytes) == 0)
-            return split_words[i][1];
-    return NULL;
-}
-
-/* "train" of "train-00000-of-00010.parquet"; 0: it is no such name. */
-static size_t split_prefix(const char *base)
-{
-    static const char form[] = "-ddddd-of-ddddd";
-    size_t bytes = strcspn(base, "-"), i = 0;
-    while (form[i] != '\0' &&
-           (form[i] == 'd' ? isdigit((unsigned char)base[bytes + i])
-                           : form[i] == base[bytes + i]))
-        i++;
-    return form[i] == '\0' && bytes < SPLIT_BYTES ? bytes : 0;
-}
-
-/* The split that a path inside a folder tells of; "": none. */
-static void split_of(const char *path, char split[SPLIT_BYTES])
-{
-    const char *base = basename(path);
-    size_t bytes = split_prefix(base);
-    const char *word = split_word(base, bytes);
-    for (const char *at = path; bytes == 0 && *at != '\0';) {
-        size_t length = strcspn(at, "-._/ 0123456789");
-        const char *found = split_word(at, length);
-        word = found != NULL ? found : word; /* the file's own comes last */
-        at += length + (at[length] != '\0');
-    }
-    snprintf(split, SPLIT_BYTES, "%.*s",
-             word != NULL ? SPLIT_BYTES : (int)bytes,
-             word != NULL ? word : base);
-}
-
-static bool split_wanted(const char *wanted, const char *path)
-{
-    char split[SPLIT_BYTES];
-    if (wanted == NULL || strcmp(wanted, "all") == 0)
-        return true;
-    const char *word = split_word(wanted, strlen(wanted));
-    split_of(path, split);
-    return strcmp(split, word != NULL ? word : wanted) == 0;
-}
-
-/* What lies beside the files of a data set. */
-static bool split_card(const char *path)
-{
-    static const char *const begins[] = { "README", "LICENSE", "dataset_info" };
-    const char *base = basename(path);
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (strncmp(base, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return base[0] == '_' || /* as Spark's _SUCCESS */
-           inputs_ends_in(base, strlen(base), ".md");
-}
-
-/* ERR_USAGE where there are several and none was named, or that is not there. */
-static enum err split_check(const struct inputs *inputs, size_t first,
-                            const char *folder, bool parquet)
-{
-    char names[256] = ",", split[SPLIT_BYTES], whole[SPLIT_BYTES + 3];
-    size_t kept = 0, splits = 0;
-    for (size_t i = first; i < inputs->count; i++) {
-        const char *path = inputs->file[i].path + strlen(folder);
-        kept += split_wanted(inputs->split, path);
-        split_of(path, split);
-        snprintf(whole, sizeof whole, ",%s,", split);
-        if (split[0] == '\0' || strstr(names, whole) != NULL ||
-            (parquet && !inputs->file[i].parquet))
-            continue;
-        splits++;
-        if (strlen(names) + strlen(whole) < sizeof names)
-            strcat(names, whole + 1);
-    }
-    names[splits > 0 ? strlen(names) - 1 : 0] = '\0';
-    if (inputs->split != NULL && kept == 0)
-        return err_set(ERR_USAGE,
-                       "%s has no files of the split '%s', but of: %s", folder,
-                       inputs->split, splits > 0 ? names + 1 : "none");
-    if (inputs->split != NULL || !parquet || splits < 2)
-        return ERR_OK;
-    return err_set(
-        ERR_USAGE,
-        "%s has the splits %s: name one with --split, or say --split all",
-        folder, names + 1);
-}
-
-static enum err inputs_split(struct inputs *inputs, size_t first,
-                             const char *folder)
-{
-    bool parquet = true;
-    size_t kept = first, cards = 0;
-    int64_t bytes[2] = { 0 };
-    for (size_t i = first; i < inputs->count; i++) {
-        bool card = split_card(inputs->file[i].path);
-        cards += card;
-        parquet = parquet && (card || inputs->file[i].parquet);
-        bytes[inputs->file[i].parquet] += inputs->file[i].bytes;
-    }
-    if (!parquet && bytes[1] > bytes[0])
-        return err_set(ERR_USAGE,
-                       "%s has more in Parquet than in the texts beside it: "
-                       "name the files that are meant",
-                       folder);
-    parquet = parquet && cards < inputs->count - first;
-    TRY(split_check(inputs, first, folder, parquet));
-    for (size_t i = first; i < inputs->count; i++) {
-        struct inputs_file file = inputs->file[i];
-        bool wanted = split_wanted(inputs->split, file.path + strlen(folder));
-        inputs->file[i].path = NULL;
-        if (wanted && file.parquet == parquet) {
-            inputs->file[kept++] = file;
-            continue;
-        }
-        inputs->by_name -= file.json && inputs->kind == INPUTS_BY_NAME;
-        enum err rc = inputs_pass(inputs, file.path,
-                                  !wanted        ? "of other splits"
-                                  : file.parquet ? "Parquet"
-                                                 : "beside Parquet");
-        free(file.path);
-        TRY(rc);
-    }
-    inputs->count = kept;
-    return ERR_OK;
-}
-
 /* A file of a folder, which nobody named. */
 static enum err inputs_add_text(struct inputs *inputs, const char *path,
                                 const struct stat *status)
 {
     const char *why = NULL;
-    if (!inputs_is_parquet(inputs, path))
+    if (inputs_columns(inputs, path) == NULL)
         TRY(source_kind(path,
                         inputs->binary                 ? SOURCE_ANY
                         : inputs_is_json(inputs, path) ? SOURCE_RECORDS

@@ -7,6 +7,8 @@
 
 #include "src/base/err.h"
 
+struct columns_format;
+
 struct inputs_file {
     char *path;         /* "-": stdin */
     int64_t bytes;      /* -1: not a regular file */
@@ -14,7 +16,8 @@ struct inputs_file {
     bool json;          /* JSON lines */
     bool set;           /* a folder, an MDS data set: size and time are those of
                          * its index */
-    bool parquet;       /* None of these: text */
+    /* Parquet; NULL: it is not. None of these: text */
+    const struct columns_format *columns;
 };
 
 /* What files hold: by their names, or all the same. */
@@ -48,15 +51,14 @@ struct inputs {
  * that are no text, by their beginnings, are passed over unless `binary`; those
  * that are named are kept, so that their reader refuses them. ERR_DATA for a
  * missing file, a folder with nothing in it, a link to a folder or to nothing
- * in one, and a data set. Files whose names end in .parquet are that, but for
- * INPUTS_TEXT.
+ * in one, and a data set. Files whose names say so are of columns
+ * (columns_by_name()), but for INPUTS_TEXT.
  *
- * A folder with Parquet files and, beside them, README, LICENSE, dataset_info*.json,
- * *.md or _* alone, is one of the Hugging Face hub's, or of Spark: those are passed
- * over, and if the names of what it has tell of several splits (as datasets reads
- * them: data/train-00000-of-00010.parquet, test.parquet, valid/..), `split` has to
- * say which: "train", "validation", "test" or another one's own name; "all" for
- * all. ERR_USAGE where it does not, or there is no folder. Elsewhere Parquet is
+ * A folder with such files and, beside them, README, LICENSE, dataset_info*, *.md or _*
+ * alone, is one of the Hugging Face hub's, or of Spark: those are passed over, and if the
+ * names of what it has tell of several splits (as datasets reads them: test.parquet,
+ * valid/.., data/train-00000-of-00010.parquet), `split` has to say which: "train", "validation", "test" or another one's own name; "all" for
+ * all. ERR_USAGE where it does not, or there is no folder. Elsewhere they are
  * passed over. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out);
@@ -75,7 +77,7 @@ void inputs_release(struct inputs *inputs);
 /* One document, or several between separators. */
 static inline bool inputs_is_text(const struct inputs_file *file)
 {
-    return !file->json && !file->set && !file->parquet;
+    return !file->json && !file->set && file->columns == NULL;
 }
 
 /* Bytes of all; -1: unknown, as one is no regular file, which could be read again.
