@@ -84,6 +84,8 @@ static void test_encrypted(const char *folder)
            "%s", err_text());
 }
 
+#define FRAME(flags) "\4\"M\30" flags "@H"
+
 /* Blocks by hand, and what they unpack to; NULL: they are none. */
 static const struct {
     const struct codec_ops *ops;
@@ -113,6 +115,17 @@ static const struct {
     { &codec_lz4_ops, "\63abc\0\0\0", 7, NULL },
     { &codec_lz4_ops, "\63abc\3", 5, NULL },
     { &codec_lz4_ops, "\37a\1\0\377\377\377\377", 8, NULL },
+    { &codec_lz4_frame_ops, FRAME("\100") "\0\0\0\0", 11, "" },
+    { &codec_lz4_frame_ops, FRAME("\100") "\3\0\0\200abc\0\0\0\0", 18, "abc" },
+    /* the second block copies out of the first; sums of all, of blocks, a size */
+    { &codec_lz4_frame_ops,
+      FRAME("\134") "12345678\3\0\0\200abcSUMS\3\0\0\0\3\3\0SUMS\0\0\0\0....",
+      45, "abcabcabca" },
+    { &codec_lz4_frame_ops, FRAME("\100") "\3\0\0\200abc", 14, NULL },
+    { &codec_lz4_frame_ops, FRAME("\100") "\4\0\0\200abc", 14, NULL },
+    { &codec_lz4_frame_ops, FRAME("\100") "\377\377\377\377abc", 14, NULL },
+    { &codec_lz4_frame_ops, FRAME("\101") "\0\0\0\0", 11, NULL },
+    { &codec_lz4_frame_ops, "\4\"M\30\100@", 6, NULL },
 };
 
 static void test_blocks(void)

@@ -38,7 +38,7 @@ struct codec_ops {
 };
 
 extern const struct codec_ops codec_zstd_ops, codec_gz_ops, codec_bz2_ops,
-    codec_snappy_ops, codec_br_ops, codec_lz4_ops;
+    codec_snappy_ops, codec_br_ops, codec_lz4_ops, codec_lz4_frame_ops;
 
 struct codec {
     const char *name;         /* Streaming's, and its extension of a shard */
