@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# tessera-data with data as they are published: Parquet, folders of the hub, splits,
+# tessera-data with data as they are published: Parquet, Arrow, folders of the hub, splits,
 # conversations of other shapes, a held-out sample of documents, encodings.
 
 load data_helpers
@@ -7,6 +7,7 @@ SUBCOMMAND=tokenize
 
 prepare() {
     FILES=$BATS_TEST_DIRNAME/fuzz/corpus/parquet
+    ARROW=$BATS_TEST_DIRNAME/fuzz/corpus/arrow
     printf '{"text": "%s"}\n' one 'two two' one \
         'a longer text, a longer text, a longer text' >four.jsonl
 }
@@ -108,6 +109,43 @@ documents() {
     echo "$output"
     [[ "$status" -eq 0 && "$output" == *"passed over: 1 Parquet"* ]]
     diff -r lines tree
+}
+
+@test "Arrow: files and streams, and folders as datasets saves them" {
+    "$DATA" tokenize --out lines four.jsonl
+    for file in stream file bytes-zstd large-lz4 dictionary dictionary-zstd; do
+        cp "$ARROW/$file" "$file.arrow"
+        run "$DATA" tokenize --out "$file" "$file.arrow"
+        echo "$file: $output"
+        [[ "$status" -eq 0 && "$output" == *" 4 documents, 56 bytes"* ]]
+        diff -r lines "$file"
+    done
+    cp "$ARROW/file" x.feather
+    "$DATA" tokenize --out feather x.feather
+    diff -r lines feather
+    fails 93 "column 'n' has whole numbers, no text" --out set --field n file.arrow
+    head -c 400 "$ARROW/stream" >short.arrow
+    fails 93 "short.arrow: as Arrow it is cut short" --out set short.arrow
+    cp "$ARROW/talk" talk.arrow
+    fails 93 "talk.arrow: row 1: 'messages' has 0 of them" --chat --out set talk.arrow
+    run bash -c "'$DATA' tokenize --out set - <'$ARROW/stream'"
+    [[ "$status" -eq 93 && "$output" == *"stdin is not text but Arrow stream"*NAME.arrow* ]]
+    # a Dataset, with what map() leaves in it, and a DatasetDict
+    mkdir -p saved dict/german dict/valid
+    cp "$ARROW/stream" saved/data-00000-of-00001.arrow
+    echo '{}' | tee saved/state.json >saved/dataset_info.json
+    cp "$ARROW/stream" saved/cache-0123456789abcdef.arrow
+    run "$DATA" tokenize --out saved.out saved
+    echo "$output"
+    [[ "$status" -eq 0 && "$output" == *"passed over: 1 caches of datasets, 2 beside the tables"* ]]
+    diff -r lines saved.out
+    cp saved/* dict/german && cp saved/* dict/valid
+    echo '{"splits": ["german", "valid"]}' >dict/dataset_dict.json
+    fails 64 "dict has the splits german,validation: name one with --split" --out set dict
+    "$DATA" tokenize --split german --out german dict
+    diff -r lines german
+    "$DATA" tokenize --split validation --out valid dict
+    diff -r lines valid
 }
 
 @test "conversations in Parquet and in JSON lines, by the names that they have" {

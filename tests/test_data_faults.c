@@ -142,7 +142,8 @@ static const struct faults_row rows[] = {
               "0.5 --out "
               "work/set talks.jsonl" },
     { .line = "data tokenize --seq-len 16 --out work/set --threads 1 "
-              "--holdout 0.5 --encoding LATIN1 table.parquet lines.jsonl",
+              "--holdout 0.5 --encoding LATIN1 table.parquet table.arrow "
+              "lines.jsonl",
       .leaves = true },
     { .line = "data tokenize --chat --template chatml --seq-len 126 --fields "
               "messages --out work/set talks.parquet" },
@@ -182,17 +183,21 @@ static const struct faults_row rows[] = {
 
 int main(int argc, char **argv)
 {
-    size_t table_bytes = 0, talk_bytes = 0;
+    size_t table_bytes = 0, talk_bytes = 0, arrow_bytes = 0;
     char *table = fixture_read("tests/fuzz/corpus/parquet/delta", &table_bytes);
     char *talk = fixture_read("tests/fuzz/corpus/parquet/talks", &talk_bytes);
+    char *arrow =
+        fixture_read("tests/fuzz/corpus/arrow/dictionary-zstd", &arrow_bytes);
     faults_begin();
     fixture_write_file("a.txt", text, sizeof text - 1);
     fixture_write_file("lines.jsonl", lines, sizeof lines - 1);
     fixture_write_file("talks.jsonl", talks, sizeof talks - 1);
     fixture_write_file("table.parquet", table, table_bytes);
+    fixture_write_file("table.arrow", arrow, arrow_bytes);
     fixture_write_file("talks.parquet", talk, talk_bytes);
     free(table);
     free(talk);
+    free(arrow);
     faults_need("data train-tokenizer --vocab-size 280 --out t.json a.txt");
     faults_need(TOKENIZE "set --separator -- a.txt");
     packed_set("base", SAMPLES, LENGTH, 400, NULL);

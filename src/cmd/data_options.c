@@ -38,10 +38,10 @@ const struct options_row data_options_tokenize[] = {
         "packed\n"
         "with gz, zst, bz2 or br, or not. A text file is a document, and so is "
         "one\n"
-        "field of each record of JSON lines or .parquet; samples are cut from "
-        "the\n"
-        "stream of all documents. Killed, the same command goes on where it "
-        "was."),
+        "field of each record of JSON lines, .parquet or .arrow; samples are "
+        "cut from\n"
+        "the stream of all documents. Killed, the same command goes on where "
+        "it was."),
     OPTION_TEXT(struct data_options, tokenize.out, "out", "DIR",
                 "where to put it; it must not exist"),
     OPTION_WHOLE(struct data_options, tokenize.seq_len, "seq-len", "N", 1,
@@ -63,12 +63,13 @@ const struct options_row data_options_tokenize[] = {
                 "257 (bytes); or a model that has one: a run, a checkpoint, a "
                 "Hugging Face folder, a GGUF file"),
     OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
-                "all inputs but .parquet are JSON lines, with the text in KEY; "
+                "all inputs but .parquet and .arrow are JSON lines, with the "
+                "text in KEY; "
                 "else those named .jsonl, .ndjson or .json (before .gz and so "
                 "on), with it in 'text'"),
     OPTION_TEXT(struct data_options, tokenize.split, "split", "NAME",
-                "of folders with Parquet the files whose names tell that split "
-                "(all: each)"),
+                "of folders with Parquet or Arrow the files whose names tell "
+                "that split (all: each)"),
     OPTION_TEXT(struct data_options, tokenize.encoding, "encoding", "NAME",
                 "of texts and JSON lines: LATIN1, WINDOWS-1252, UTF-16, ... "
                 "(UTF-8)"),
@@ -99,7 +100,7 @@ const struct options_row data_options_tokenize[] = {
                 "replace DIR if tokenize made it"),
     OPTION_HEADING(
         "tokenize --chat and --prompts make fine-tuning data of JSON lines "
-        "and\n.parquet."),
+        "and\n.parquet or .arrow."),
     OPTION_FLAG(struct data_options, chat, "chat",
                 "records have 'messages', or 'prompt' and 'response' (or "
                 "'completion'), in a chat template"),
@@ -208,9 +209,9 @@ const struct options_row data_options_learn[] = {
     OPTION_TEXT(struct data_options, tokenize.separator, "separator", "LINE",
                 "as in tokenize, like the next five"),
     OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
-                "all inputs but .parquet are JSON lines"),
+                "all inputs but .parquet and .arrow are JSON lines"),
     OPTION_TEXT(struct data_options, tokenize.split, "split", "NAME",
-                "of folders with Parquet"),
+                "of folders with Parquet or Arrow"),
     OPTION_TEXT(struct data_options, tokenize.encoding, "encoding", "NAME",
                 "of texts"),
     OPTION_FLAG(struct data_options, tokenize.text, "text",

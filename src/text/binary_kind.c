@@ -24,6 +24,7 @@
 #define PANDAS(read)                                                           \
     "make JSON lines of it: python3 -c \"import pandas; pandas." read          \
     "('FILE').to_json('FILE.jsonl', orient='records', lines=True)\""
+#define ARROW "tessera-data tokenize takes it from a file NAME.arrow"
 #define ARCHIVE "unpack it into a folder, and name that"
 #define MODEL "this is a model, which programs take as MODEL"
 #define NUMBERS                                                                \
@@ -49,11 +50,8 @@ static const struct binary_magic magics[] = {
          "tessera-data tokenize takes it from a file NAME.parquet; or " PANDAS(
              "read_parquet"),
          0, "PAR1"),
-    TEXT("Arrow", PANDAS("read_feather"), 0, "ARROW1"),
-    BYTES("Arrow stream",
-          "make JSON lines of it: python3 -c \"import datasets; "
-          "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')\"",
-          0, "\xff\xff\xff\xff"),
+    TEXT("Arrow", ARROW, 0, "ARROW1"),
+    BYTES("Arrow stream", ARROW, 0, "\xff\xff\xff\xff"),
     TEXT("ORC", PANDAS("read_orc"), 0, "ORC"),
     BYTES("Avro", NUMBERS, 0, "Obj\1"),
     BYTES("zip (or docx, npz, PyTorch)", ARCHIVE, 0, "PK\3\4"),

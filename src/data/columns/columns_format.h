@@ -58,8 +58,8 @@ struct columns_format {
     int64_t (*position)(const struct columns_file *file);
 };
 
-extern const struct columns_format parquet_format;
-#define COLUMNS_FORMATS &parquet_format
+extern const struct columns_format parquet_format, arrow_format;
+#define COLUMNS_FORMATS &parquet_format, &arrow_format
 
 /* --- for formats: the way from the root to a leaf, name by name --- */
 

@@ -16,7 +16,7 @@ struct inputs_file {
     bool json;          /* JSON lines */
     bool set;           /* a folder, an MDS data set: size and time are those of
                          * its index */
-    /* Parquet; NULL: it is not. None of these: text */
+    /* Parquet or Arrow; NULL: neither. None of these: text */
     const struct columns_format *columns;
 };
 
@@ -54,10 +54,12 @@ struct inputs {
  * in one, and a data set. Files whose names say so are of columns
  * (columns_by_name()), but for INPUTS_TEXT.
  *
- * A folder with such files and, beside them, README, LICENSE, dataset_info*, *.md or _*
- * alone, is one of the Hugging Face hub's, or of Spark: those are passed over, and if the
- * names of what it has tell of several splits (as datasets reads them: test.parquet,
- * valid/.., data/train-00000-of-00010.parquet), `split` has to say which: "train", "validation", "test" or another one's own name; "all" for
+ * A folder with such files and, beside them, README, LICENSE, dataset_info*,
+ * dataset_dict*, state.json, *.md or _* alone, is one of the Hugging Face hub's, of
+ * Python's datasets, or of Spark: those are passed over, and if the names of what it
+ * has tell of several splits (as datasets reads them: test.parquet, valid/..,
+ * data/train-00000-of-00010.parquet, train/data-00000-of-00001.arrow), `split` has to
+ * say which: "train", "validation", "test" or another one's own name; "all" for
  * all. ERR_USAGE where it does not, or there is no folder. Elsewhere they are
  * passed over. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,

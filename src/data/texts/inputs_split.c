@@ -1,5 +1,7 @@
-/* What of a folder is meant. One with files of columns, and beside them a card alone, is
- * laid out as the Hugging Face hub's are: files of several splits, whose names tell which. Among other texts a little of them is passed over, as what is no
+/* What of a folder is meant. One with files of columns (Parquet, Arrow), and beside them
+ * a card alone, is laid out as the Hugging Face hub's are: files of several splits, whose
+ * names tell which; or as datasets saves them to a disk: a folder of each split, with
+ * data-00000-of-00002.arrow. Among other texts a little of them is passed over, as what is no
  * text is: a tree of sources may have some for its tests. */
 #include "src/data/texts/inputs_impl.h"
 
@@ -42,11 +44,26 @@ static size_t split_prefix(const char *base)
     return form[i] == '\0' && bytes < SPLIT_BYTES ? bytes : 0;
 }
 
+/* Whether Python's datasets has saved it: data-00000-of-00001.arrow, or, what map()
+ * left beside it, cache-0123456789abcdef.arrow. */
+static bool split_saved(const char *path, const char *begin)
+{
+    const char *end = strrchr(path, '.');
+    return end != NULL && strcmp(end, ".arrow") == 0 &&
+           strncmp(basename(path), begin, strlen(begin)) == 0;
+}
+
 /* The split that a path inside a folder tells of; "": none. */
 static void split_of(const char *path, char split[SPLIT_BYTES])
 {
     const char *base = basename(path);
     size_t bytes = split_prefix(base);
+    if (bytes == 4 && split_saved(path, "data-")) { /* its folder's name */
+        const char *end = base > path ? base - 1 : base;
+        for (base = end; base > path && base[-1] != '/';)
+            base--;
+        bytes = (size_t)(end - base);
+    }
     const char *word = split_word(base, bytes);
     for (const char *at = path; bytes == 0 && *at != '\0';) {
         size_t length = strcspn(at, "-._/ 0123456789");
@@ -72,13 +89,15 @@ static bool split_wanted(const char *wanted, const char *path)
 /* What lies beside the files of a data set. */
 static bool split_card(const char *path)
 {
-    static const char *const begins[] = { "README", "LICENSE", "dataset_info" };
+    static const char *const begins[] = { "README", "LICENSE", "dataset_info",
+                                          "dataset_dict", "state.json" };
     const char *base = basename(path);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(base, begins[i], strlen(begins[i])) == 0)
             return true;
     const char *end = strrchr(base, '.');
     return base[0] == '_' || /* as Spark's _SUCCESS */
+           split_saved(path, "cache-") ||
            (end != NULL && end > base && strcmp(end, ".md") == 0);
 }
 
@@ -139,13 +158,15 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
         struct inputs_file file = inputs->file[i];
         bool wanted = split_wanted(inputs->split, file.path + strlen(folder));
         inputs->file[i].path = NULL;
-        if (wanted && (file.columns != NULL) == columns) {
+        bool cache = split_saved(file.path, "cache-");
+        if (wanted && (file.columns != NULL) == columns && !cache) {
             inputs->file[kept++] = file;
             continue;
         }
         inputs->by_name -= file.json && inputs->kind == INPUTS_BY_NAME;
         enum err rc = inputs_pass(inputs, file.path,
                                   !wanted                ? "of other splits"
+                                  : cache                ? "caches of datasets"
                                   : file.columns != NULL ? file.columns->name
                                                          : "beside the tables");
         free(file.path);
