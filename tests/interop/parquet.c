@@ -1,4 +1,4 @@
-/* Our side of parquet.py: reads what it is asked for by lines of standard input,
+/* Our side of parquet.py and arrow.py: reads what it is asked for by lines of standard input,
  *
  *   text COLUMN FILE       the SHA-256 of all texts with their lengths
  *   records NAME,NAME FILE all records as JSON
