@@ -129,6 +129,16 @@ static void count_pieces(struct world *w, const struct route_level *l)
         expect(w, l->sends.list[i].lists <= most, "a message in many parts");
 }
 
+static bool same_lists(const struct route_messages *a,
+                       const struct route_messages *b)
+{
+    bool same = a->lists == b->lists;
+    for (int i = 0; same && i < a->lists; i++)
+        same = a->pieces[i].first == b->pieces[i].first &&
+               a->pieces[i].count == b->pieces[i].count;
+    return same;
+}
+
 /* What is held comes first, and then what the level below has left. */
 static void open_level(struct world *w, int rank, int level, float **held)
 {
@@ -145,6 +155,8 @@ static void open_level(struct world *w, int rank, int level, float **held)
                 s->in[p][i] = leaf_value(first + i, p);
         }
     }
+    expect(w, level == 0 || same_lists(&l->brought, &l->here),
+           "an own piece comes from another rank");
     for (int i = 0; i < l->brought.lists; i++)
         for (int k = 0; k < l->brought.pieces[i].count; k++) {
             int p = route_piece(s->route, &l->brought.pieces[i], k);
@@ -402,6 +414,33 @@ static void draw(struct world *w, bool large)
     w->block.elements = KERNEL_CHUNK * (1 + below(4 * ranks));
 }
 
+/* Several levels by hand, with last units short of anything. */
+static void test_radix(void)
+{
+    struct world w;
+    bool good = true;
+    for (int nodes = 1; nodes <= 19 && good; nodes++)
+        for (int way = 0; way < 8 && good; way++) {
+            int counts[NODES_MAX];
+            for (int n = 0; n < nodes; n++)
+                counts[n] = 1 + way % 2;
+            w = (struct world){ .options = { .chain = 1, .own_leaves = 1 } };
+            need(topology_describe(counts, nodes, &w.topology));
+            w.options.radix = (way & 2) != 0 ? 2 : 4;
+            w.options.columns = (way & 4) != 0;
+            w.options.leaves = w.topology->ranks;
+            w.block.degree = w.topology->ranks;
+            w.block.elements = (int64_t)KERNEL_CHUNK * w.topology->ranks;
+            open_world(&w);
+            run_step(&w);
+            good = w.wrong == NULL;
+            close_world(&w);
+        }
+    tap_ok(good, "radix 2 and 4 of 1 to 19 nodes: %s",
+           good ? "whoever brings a piece together has what its own unit has"
+                : w.wrong);
+}
+
 static void test_layouts(int count, bool large)
 {
     struct world w;
@@ -439,6 +478,7 @@ static void test_layouts(int count, bool large)
 
 int main(void)
 {
+    test_radix();
     test_layouts(LAYOUTS, false);
     test_layouts(LARGE, true);
     return tap_done();

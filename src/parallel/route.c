@@ -7,8 +7,10 @@
  * there in each smaller one on the rank with the same place in its node, of the node
  * with the same number. Of shard groups one place's pieces lie together, and are carried
  * as if every rank were its own carrier. Where a node has fewer ranks, or the last unit
- * fewer nodes, numbers are taken modulo what there is. So both ends of a message find its
- * pieces by themselves. What values they are is route_adds.c's. */
+ * fewer units below, numbers are taken modulo what there is, unit by unit from the largest
+ * down: so whoever brings a piece together in a unit has done so in all that it is in
+ * below. Both ends of a message find its pieces by themselves. What values they are is
+ * route_adds.c's. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -43,8 +45,13 @@ static int helper(const struct route_plan *route, int level, int near,
     if (level == route->levels - 1)
         return owner;
     int rank = route->columns ? owner : carrier(route, near, owner), size;
-    int begin = route_unit(route, level, near, &size);
-    int n = begin + t->node[rank] % route->unit[level] % size;
+    int n = route_unit(route, level, near, &size);
+    for (int l = level; l > 1; l--) {
+        int each = route->unit[l - 1];
+        n += t->node[rank] % route->unit[l] / each % ((size - 1) / each + 1) *
+             each;
+        (void)route_unit(route, l - 1, n, &size);
+    }
     return t->first[n] + topology_place(t, rank) % topology_count(t, n);
 }
 
@@ -129,6 +136,7 @@ static enum err list_receives(struct route_plan *route, int level)
     int begin = route_unit(route, level, own, &size);
     int members = level == 1 ? topology_count(t, own) : size;
     int each = level == 1 ? 1 : route->unit[level - 1];
+    l->members = (members - 1) / each;
     for (int i = 0; i < t->ranks; i++)
         if (helper_here(route, level, i) == route->rank)
             TRY(add_piece(&l->brought, route->rank, i));

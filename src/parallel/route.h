@@ -84,7 +84,8 @@ struct route_messages {
 struct route_level {
     struct route_messages sends, receives;
     struct route_messages brought; /* lists of what it brings together ... */
-    struct route_messages here;    /* ... of that, what it has own inputs of */
+    struct route_messages here;    /* ... with own inputs of all of it */
+    int members;                   /* of its unit, without its own */
     int inputs;
     int held;        /* inputs that it held before */
     int own_at, own; /* inputs that it has itself from the level below; at

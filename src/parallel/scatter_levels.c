@@ -40,16 +40,6 @@ static enum err number_pieces(struct levels *levels, int level)
     return ERR_OK;
 }
 
-/* Other members of the units of a level, of which each has what stage->most says. */
-static int members_of(const struct levels *levels, int level)
-{
-    const struct route_level *l = route_level(levels->route, level);
-    int lists = 0;
-    for (int i = 0; i < l->receives.count; i++)
-        lists += l->receives.list[i].lists;
-    return l->brought.lists > 0 ? lists / l->brought.lists : 0;
-}
-
 void scatter_levels_close(struct scatter *scatter)
 {
     struct levels *levels = scatter->levels;
@@ -80,7 +70,8 @@ static enum err make_stages(struct levels *levels, const int *most,
         levels->stage[level].most = most[level];
         levels->stage[level].block = NO_BLOCK;
         TRY(number_pieces(levels, level));
-        int here = (members_of(levels, level) + 1) * most[level];
+        int here =
+            (route_level(levels->route, level)->members + 1) * most[level];
         inputs = here > inputs ? here : inputs;
     }
     TRY(new_zeroed(&levels->values, TREE_DEPTH_MAX + (size_t)inputs));
@@ -125,7 +116,8 @@ void scatter_levels_layout(struct scatter *scatter, struct arena *arena)
     (void)route_microstep(levels->route, 0);
     for (int level = 1; level <= levels->top; level++) {
         struct stage *stage = &levels->stage[level];
-        size_t rows = (size_t)members_of(levels, level) * (size_t)stage->most;
+        const struct route_level *l = route_level(levels->route, level);
+        size_t rows = (size_t)l->members * (size_t)stage->most;
         size_t left =
             level < levels->top ? (size_t)levels->stage[level + 1].most : 0;
         stage->width = stage->count * scatter->span;
