@@ -3,7 +3,9 @@
  * What is taken as known: attention is causal, its backward 2.5 times its forward; a
  * block's values (10 of the model's width, 2 or 3 of its MLP's) are written, read, and
  * read again by backward; a block has some 90 kernels, forward and backward, launched in
- * 3.3 us each (docs/benchmarks.md takes 3); the ranks of a node share its network cards.
+ * 3.3 us each (docs/benchmarks.md takes 3); where a norm comes behind a branch, backward
+ * makes the branch's last product again (src/model/DESIGN.md); the ranks of a node share
+ * its network cards.
  * Exchanges of sequence and expert parallelism are not counted. */
 #include "src/plan/plan_cost.h"
 
@@ -13,6 +15,7 @@
 #define VALUE_BYTES 2.0
 #define VALUE_PASSES 3.0
 #define BLOCK_LAUNCHES_S 3e-4
+#define NORM_LAUNCHES_S 1e-5 /* one more, forward and backward */
 #define BACKWARD_ATTENTION 2.5
 
 const struct plan_constants plan_cost_constants = {
@@ -58,6 +61,18 @@ static double block_s(const struct rates *r, const struct plan_cost_input *in,
            experts * (up * (m->ffn == FFN_GLU ? 2.0 : 1.0) + down);
 }
 
+/* What backward makes again for norms behind the branches. */
+static double branches_s(const struct rates *r,
+                         const struct plan_cost_input *in, double rows)
+{
+    const struct model_config *m = in->model;
+    double d = (double)m->d_model;
+    if (m->norm_place == NORM_BEFORE)
+        return 0.0;
+    return product_s(r, in->fp8, rows, (double)model_config_queries(m), d) +
+           product_s(r, in->fp8, rows, (double)m->ffn_width, d);
+}
+
 /* Within a node and between nodes at the same time, so the slower one counts. */
 static double exchange_s(const struct rates *r, const struct plan_exchange *x,
                          int node_ranks, double layers)
@@ -90,7 +105,9 @@ void plan_cost(const struct plan_gpu *gpu, const struct plan_cost_input *input,
     double more = 1.0 + in->again / 3.0; /* a third forward pass */
     /* the product of a frozen matrix's gradient is not there */
     double passes = 2.0 + in->trained;
-    double product = layers * (passes + in->again) * block_s(&r, in, rows) +
+    double norms = m->norm_place == NORM_AROUND ? 2.0 : 0.0; /* more */
+    double product = layers * ((passes + in->again) * block_s(&r, in, rows) +
+                               branches_s(&r, in, rows)) +
                      passes * product_s(&r, false, rows, d, vocab);
     double attention = layers * (1.0 + in->again + BACKWARD_ATTENTION) * 2.0 *
                        rows * in->seq_len *
@@ -98,10 +115,11 @@ void plan_cost(const struct plan_gpu *gpu, const struct plan_cost_input *input,
                        (1.0 + constants->attention_half / in->seq_len) /
                        (gpu->attention_flops * constants->attention_share);
     double values = rows * VALUE_BYTES *
-                    (layers * VALUE_PASSES * (10.0 * d + mlp) * more +
+                    (layers * VALUE_PASSES * ((10.0 + norms) * d + mlp) * more +
                      constants->logit_passes * vocab) /
                     memory;
-    double launches = layers * BLOCK_LAUNCHES_S * more;
+    double launches =
+        layers * (BLOCK_LAUNCHES_S + norms * NORM_LAUNCHES_S) * more;
     double leaf_s = product + attention + values + launches;
     double seconds[PLAN_KINDS] = {
         leaves * product, leaves * attention, leaves * values,
