@@ -102,7 +102,7 @@ static void test_tokens(void)
         shape.bare = !cases[i].prefix;
         build(&shape, &file);
         if (!tap_ok(sentencepiece_make("m", file.data, file.bytes, true,
-                                       cases[i].ends, &made) == ERR_OK,
+                                       cases[i].ends, NULL, &made) == ERR_OK,
                     "a model is read (%s)", err_text()))
             continue;
         tap_ok(made.bos == 1 && made.eos == 2, "its ends");
@@ -143,7 +143,7 @@ static void test_refused(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sentencepiece made = { NULL };
         build(&cases[i].shape, &file);
-        tap_ok(sentencepiece_make("m", file.data, file.bytes, true, false,
+        tap_ok(sentencepiece_make("m", file.data, file.bytes, true, false, NULL,
                                   &made) == cases[i].rc &&
                    strstr(err_text(), cases[i].text) != NULL,
                "refused: %s", err_text());
@@ -162,14 +162,15 @@ static void test_hostile(void)
         struct sentencepiece made = { NULL };
         uint8_t *exact = malloc(i + 1);
         memcpy(exact, file.data, i);
-        cut += sentencepiece_make("m", exact, i, true, true, &made) != ERR_OK;
+        cut += sentencepiece_make("m", exact, i, true, true, NULL, &made) !=
+               ERR_OK;
         free(made.json);
         free(exact);
         other = file;
         other.data[i] ^= (uint8_t)(1 << i % 8);
         made.json = NULL;
-        enum err rc =
-            sentencepiece_make("m", other.data, other.bytes, true, true, &made);
+        enum err rc = sentencepiece_make("m", other.data, other.bytes, true,
+                                         true, NULL, &made);
         read += rc == ERR_OK;
         refused += rc == ERR_DATA || rc == ERR_UNSUPPORTED;
         wrong += rc != ERR_OK && made.json != NULL;
@@ -189,6 +190,42 @@ static bool put(const char *folder, const char *name, const void *data,
     FILE *file = fopen(path, "wb");
     return file != NULL && fwrite(data, 1, bytes, file) == bytes &&
            fclose(file) == 0;
+}
+
+static void check_work(const struct proto *file, const char *what, bool fine)
+{
+    struct sentencepiece made = { NULL };
+    enum err rc = sentencepiece_make("m", file->data, file->bytes, true, false,
+                                     NULL, &made);
+    tap_ok(fine ? rc == ERR_OK
+                : rc == ERR_DATA && strstr(err_text(), "more ways") != NULL,
+           "%s: %s", what, rc == ERR_OK ? "read" : err_text());
+    free(made.json);
+}
+
+/* Pieces that are all of each other, x^i y^j; and long ones that are not. */
+static void test_work(void)
+{
+    struct shape shape = { 0 };
+    static struct proto file;
+    char text[257] = "";
+    build(&shape, &file);
+    for (int length = 1; length <= 40; length++) {
+        for (int i = 0; i <= length; i++) {
+            memset(text, 'x', (size_t)i);
+            memset(text + i, 'y', (size_t)(length - i));
+            proto_piece(&file, text, -(float)length, 1);
+        }
+        if (length == 16 || length == 40)
+            check_work(&file, "pieces of each other", length == 16);
+    }
+    build(&shape, &file);
+    for (unsigned i = 0; i < 64; i++) {
+        for (unsigned k = 0; k < 256; k++)
+            text[k] = k < 8 ? "ab"[i >> k & 1] : 'c';
+        proto_piece(&file, text, -1, 1);
+    }
+    check_work(&file, "long ones", false);
 }
 
 /* A folder without a tokenizer.json, and what lies beside the model. */
@@ -228,9 +265,62 @@ static void test_folder(void)
            "tokens beside it are refused: %s", err_text());
 }
 
+/* Behind <unk>, <s>, </s> and bytes 259 is MARK "a", 264 MARK and 267 "c", the last. */
+static void test_added(void)
+{
+#define TOKEN(number, text, flags)                                             \
+    "\"" number "\": {\"content\": \"" text "\", " flags "}"
+#define SPECIAL "\"special\": true"
+#define PLAIN "\"special\": false, \"normalized\": false"
+    static const struct {
+        const char *decoder;
+        enum err rc;
+        const char *text, *want;
+    } cases[] = {
+        { TOKEN("268", "<|im_start|>", SPECIAL), ERR_OK, "<|im_start|>bc",
+          "268 264 260" },
+        { TOKEN("1", "<s>", SPECIAL) ", " TOKEN("269", "<x>", PLAIN) ", " TOKEN(
+              "268", "<|im_start|>", SPECIAL),
+          ERR_OK, "<s><|im_start|><x>bc", "1 268 269 264 260" },
+        { TOKEN("267", "c", PLAIN), ERR_OK, "bc", "264 266 267" },
+        { TOKEN("268", "<x>", PLAIN) ", " TOKEN("270", "<y>", PLAIN), ERR_DATA,
+          NULL, "270: '<y>' is no piece, and the next number is 269" },
+        { TOKEN("268", "<s>", SPECIAL), ERR_DATA, NULL, "model's piece 1" },
+        { TOKEN("1", "<x>", SPECIAL), ERR_DATA, NULL, "next number is 268" },
+        { "\"268\": \"<x>\"", ERR_DATA, NULL, "'content' is expected" },
+        { TOKEN("268", "<x>", "\"special\": 1"), ERR_DATA, NULL, "'special'" },
+        { TOKEN("0268", "<x>", SPECIAL), ERR_DATA, NULL, "no number" },
+    };
+    struct shape shape = { 0 };
+    static struct proto file;
+    const char *folder = tap_folder();
+    build(&shape, &file);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sentencepiece made = { NULL };
+        char config[512], path[4096], got[256] = "";
+        int bytes =
+            snprintf(config, sizeof config, "{\"added_tokens_decoder\": {%s}}",
+                     cases[i].decoder);
+        snprintf(path, sizeof path, "%s/tokenizer.model", folder);
+        bool there =
+            put(folder, "tokenizer.model", file.data, file.bytes) &&
+            put(folder, "tokenizer_config.json", config, (size_t)bytes);
+        if (!tap_ok(there && sentencepiece_load(path, &made) == cases[i].rc,
+                    "%s: %s", cases[i].decoder, made.json ? "" : err_text()))
+            continue;
+        if (made.json != NULL)
+            tokens(&made, cases[i].text, TOKENIZER_SPECIAL, got, sizeof got);
+        tap_ok(strstr(made.json ? got : err_text(), cases[i].want) != NULL,
+               "%s", cases[i].want);
+        free(made.json);
+    }
+}
+
 int main(void)
 {
     test_folder();
+    test_added();
+    test_work();
     test_tokens();
     test_refused();
     test_hostile();

@@ -20,11 +20,18 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
+#include "src/text/tokenizer/sentencepiece_beside.h"
 #include "src/text/unicode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
-#define PIECES_MAX (1 << 22)
+#define PIECES_MAX (1 << 20)
 #define PIECE_BYTES_MAX 256 /* every place in it is looked at */
+/* Merges, and bytes that are looked at, for each piece, and more of a small model:
+ * Llama 2 has 2 and 60, Gemma of 262,144 pieces 2 and 100. */
+#define MERGES_EACH 8
+#define MERGES_MORE 4096
+#define LOOKS_EACH 2048
+#define LOOKS_MORE ((size_t)1 << 18)
 #define MARK "\xE2\x96\x81"
 
 enum piece_type { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
@@ -60,10 +67,11 @@ struct maker {
     struct piece *piece;
     int32_t count, pieces_room, unk, bytes_there;
     struct merge *merge;
-    size_t merges, merges_room;
+    size_t merges, merges_room, looks;
     uint64_t kind, falls_back, suffix, prefix, squeezes, escapes;
     struct message bos, eos, charsmap, way_back;
     json_t *vocab, *added, *pairs;
+    json_t *decoder; /* borrowed */
 };
 
 /* --- protobuf --- */
@@ -256,7 +264,8 @@ static enum err take_piece(struct maker *maker, int32_t number)
         maker->unk = number;
     jsontext_set_part(&maker->vocab, piece->text, piece->bytes,
                       json_integer(number));
-    if (piece->type == UNKNOWN || piece->type == CONTROL)
+    if ((piece->type == UNKNOWN || piece->type == CONTROL) &&
+        !sentencepiece_beside_has(maker->decoder, number))
         jsontext_append(&maker->added,
                         json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id",
                                   (int)number, "content", piece->text,
@@ -272,6 +281,12 @@ static enum err divide(struct maker *maker, int32_t number)
     const char *text = piece->text;
     size_t length = 0;
     uint32_t characters = 0;
+    maker->looks += piece->bytes * piece->bytes;
+    if (maker->looks > LOOKS_EACH * (size_t)maker->count + LOOKS_MORE ||
+        maker->merges > MERGES_EACH * (size_t)maker->count + MERGES_MORE)
+        return refuse(maker, number, ERR_DATA,
+                      "pieces of this model are longer, or consist of others "
+                      "in more ways, than any tokenizer's");
     for (size_t i = 0; i < piece->bytes; i += length, characters++) {
         unicode_at((const uint8_t *)text + i, &length);
         if (find(maker, text + i, length, NORMAL) < 0)
@@ -310,6 +325,8 @@ static enum err take_pieces(struct maker *maker)
     for (int32_t i = 0; i < maker->count; i++)
         if (maker->piece[i].type == NORMAL)
             TRY(divide(maker, i));
+    TRY(sentencepiece_beside_add(maker->path, maker->decoder, maker->vocab,
+                                 &maker->added));
     if (maker->merges > 1)
         qsort(maker->merge, maker->merges, sizeof *maker->merge, by_score);
     for (size_t i = 0; i < maker->merges; i++) {
@@ -399,7 +416,8 @@ static enum err make_text(const struct maker *maker, json_t *template,
 }
 
 enum err sentencepiece_make(const char *path, const uint8_t *data, size_t bytes,
-                            bool begins, bool ends, struct sentencepiece *out)
+                            bool begins, bool ends, json_t *decoder,
+                            struct sentencepiece *out)
 {
     assert(path != NULL && data != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -413,7 +431,8 @@ enum err sentencepiece_make(const char *path, const uint8_t *data, size_t bytes,
                            .eos = { names + 3, names + 7 },
                            .vocab = json_object(),
                            .added = json_array(),
-                           .pairs = json_array() };
+                           .pairs = json_array(),
+                           .decoder = decoder };
     struct sentencepiece made = { .json = NULL };
     TRY_OUT(read_model(&maker, (struct message){ data, data + bytes }));
     TRY_OUT(check_kind(&maker));
@@ -435,52 +454,21 @@ out:
     return rc;
 }
 
-/* What a file beside the model says, which need not be there. */
-static enum err load_flags(const char *path, bool *begins, bool *ends)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    json_t *root = NULL;
-    if (!fsio_exists(path))
-        return ERR_OK;
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
-    enum err rc = jsontext_object(
-        text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &root);
-    const json_t *bos = json_object_get(root, "add_bos_token");
-    const json_t *eos = json_object_get(root, "add_eos_token");
-    *begins = bos == NULL ? *begins : json_is_true(bos);
-    *ends = json_is_true(eos);
-    if (json_is_false(json_object_get(root, "legacy")) ||
-        json_is_false(json_object_get(root, "add_prefix_space")))
-        rc = err_set(ERR_UNSUPPORTED,
-                     "legacy or add_prefix_space is false, by which texts "
-                     "begin otherwise: have transformers' AutoTokenizer save "
-                     "a tokenizer.json");
-    json_decref(root);
-    free(text);
-    return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
-}
-
 enum err sentencepiece_load(const char *path, struct sentencepiece *out)
 {
-    char beside[FSIO_PATH_MAX];
-    bool begins = true, ends = false; /* as Llama's class in transformers */
+    enum err rc = ERR_OK;
+    struct sentencepiece_beside beside = {
+        .begins = true /* as Llama's class in transformers */
+    };
     char *data = NULL;
     size_t bytes = 0;
-    const char *slash = strrchr(path, '/');
-    int folder = slash == NULL ? 0 : (int)(slash + 1 - path);
-    TRY(fsio_path(beside, "%.*sadded_tokens.json", folder, path));
-    if (fsio_exists(beside))
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: tokens beside a SentencePiece model are not read: "
-                       "have transformers' AutoTokenizer save a "
-                       "tokenizer.json of them",
-                       beside);
-    TRY(fsio_path(beside, "%.*stokenizer_config.json", folder, path));
-    TRY(load_flags(beside, &begins, &ends));
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &data, &bytes));
-    enum err rc = sentencepiece_make(path, (const uint8_t *)data, bytes, begins,
-                                     ends, out);
+    TRY_OUT(sentencepiece_beside_read(path, &beside));
+    TRY_OUT(fsio_read_file(path, FILE_BYTES_MAX, &data, &bytes));
+    TRY_OUT(sentencepiece_make(path, (const uint8_t *)data, bytes,
+                               beside.begins, beside.ends, beside.decoder,
+                               out));
+out:
+    json_decref(beside.decoder);
     free(data);
     return rc;
 }
