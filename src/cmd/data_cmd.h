@@ -60,7 +60,7 @@ bool data_finetune_asked(const struct data_options *options);
  * of the model's own chat template, for want of --template; NULL: it has none. */
 enum err data_finetune_run(struct data_options *options, const char *template);
 
-/* A built-in tokenizer's name, a tokenizer.json, a folder that has one, or a
+/* A built-in tokenizer's name, a tokenizer.json or tokenizer.model, a folder that has one, or a
  * model (src/formats/weights.h) whose tokenizer is known. *template (NULL: not
  * asked for): the text of the chat template that comes with it, which the
  * caller frees; NULL: there is none. */

@@ -162,10 +162,10 @@ enum err data_finetune_run(struct data_options *options, const char *template)
 
 /* --- the tokenizer of --tokenizer NAME: by name, of a file, or of a model ---
  *
- * A model's
- * folder has a tokenizer.json that could be read as it is, but which of its tokens
- * end a text is said by the model's numbers, and the two may differ. So a model is
- * asked first, if it is one that we know, and the file is what is left. */
+ * A model's folder has a tokenizer.json, or tokenizer.model, that could be read as it is,
+ * but which of its tokens end a text is said by the model's numbers, and the two may
+ * differ. So a model is asked first, if it is one that we know, and the file is what is
+ * left. */
 
 #define MODEL_TEMPLATE_BYTES_MAX (1 << 20)
 
@@ -223,7 +223,8 @@ static enum err model_of_weights(const char *name, struct tokenizer **tokenizer,
         TRY_OUT(tokenizer_create(about->builtin_tokenizer, tokenizer));
     else {
         rc = err_set(ERR_DATA,
-                     "%s: the model has no tokenizer; name its tokenizer.json",
+                     "%s: the model has no tokenizer; name its tokenizer.json "
+                     "or tokenizer.model",
                      name);
         goto out;
     }

@@ -59,8 +59,9 @@ const struct options_row data_options_tokenize[] = {
     OPTION_WHOLE(struct data_options, tokenize.seed, "seed", "N", 0, INT64_MAX,
                  "which of them (0)"),
     OPTION_TEXT(struct data_options, tokenize.tokenizer, "tokenizer", "NAME",
-                "a tokenizer.json, or bytes: one token per byte, vocabulary "
-                "257 (bytes); or a model that has one: a run, a checkpoint, a "
+                "a tokenizer.json or tokenizer.model, or bytes: one token per "
+                "byte, vocabulary 257 (bytes); or a model that has one: a run, "
+                "a checkpoint, a "
                 "Hugging Face folder, a GGUF file"),
     OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
                 "all inputs but .parquet and .arrow are JSON lines, with the "
@@ -162,8 +163,8 @@ const struct options_row data_options_adopt[] = {
                  INT64_MAX, "size of the vocabulary"),
     OPTION_TEXT(struct data_options, adoption.tokenizer, "tokenizer", "NAME",
                 "of the tokenizer, any name that identifies it; or its file "
-                "(with a '/', or .json at its end), which says all that the "
-                "other options do not"),
+                "(with a '/', or .json or .model at its end), which says all "
+                "that the other options do not"),
     OPTION_WHOLE(struct data_options, adoption.eos_token, "eos-token-id", "N",
                  0, INT64_MAX, "the token that ends a document, or"),
     OPTION_WHOLE(struct data_options, adoption.bos_token, "bos-token-id", "N",
@@ -180,7 +181,7 @@ const struct options_row data_options_encode[] = {
         "encode prints the tokens of all its input on one line; what is "
         "written\nlike a special token (<|endoftext|>) becomes one."),
     OPTION_TEXT(struct data_options, tokenize.tokenizer, "tokenizer", "NAME",
-                "bytes, a tokenizer.json, or a model"),
+                "bytes, a tokenizer.json or tokenizer.model, or a model"),
     OPTION_FLAG(struct data_options, no_special, "no-special",
                 "such text is text like any other"),
     OPTION_FLAG(struct data_options, template, "template",

@@ -38,8 +38,8 @@ static enum err open_tokenizer(struct eval_model *model)
     if (model->tokenizer == NULL && needed)
         return err_set(ERR_USAGE,
                        "%s: there is no tokenizer with the model: give its "
-                       "tokenizer.json with --tokenizer FILE, or --tokenizer "
-                       "bytes",
+                       "tokenizer.json or tokenizer.model with --tokenizer "
+                       "FILE, or --tokenizer bytes",
                        model->about->path);
     return needed && comm_rank(model->comm) == 0 ? warn_of_padding(model)
                                                  : ERR_OK;

@@ -41,7 +41,8 @@ static const struct options_row rows[] = {
     OPTION_WHOLE(struct eval_options, max_seq_len, "max-seq-len", "N", 2,
                  INT32_MAX, "tokens of a prompt (what the model takes)"),
     OPTION_TEXT(struct eval_options, tokenizer, "tokenizer", "FILE",
-                "instead of the model's own"),
+                "a tokenizer.json or tokenizer.model, or bytes, instead of the "
+                "model's own"),
     OPTION_HEADING("results:"),
     OPTION_FLAG(struct eval_options, json, "json",
                 "one object, instead of a table"),

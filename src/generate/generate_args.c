@@ -64,7 +64,8 @@ const struct options_row generate_args_rows[] = {
     OPTION_WHOLE(struct generate_args, threads, "threads", "N", 1, INT32_MAX,
                  "(the processors that this process may use)"),
     OPTION_TEXT(struct generate_args, tokenizer, "tokenizer", "NAME",
-                "a tokenizer.json or bytes, not the model's own"),
+                "a tokenizer.json, a tokenizer.model or bytes, not the "
+                "model's own"),
     OPTION_TEXT(struct generate_args, chat_template, "chat-template", "NAME",
                 "a file, chatml, llama3 or none, not the model's"),
     { 0 },

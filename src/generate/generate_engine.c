@@ -173,8 +173,8 @@ static enum err engine_tokenizer(struct generate_engine *engine)
     if (engine->tokenizer == NULL)
         return err_set(ERR_USAGE,
                        "%s: there is no tokenizer with the model: give its "
-                       "tokenizer.json with --tokenizer FILE, or --tokenizer "
-                       "bytes",
+                       "tokenizer.json or tokenizer.model with --tokenizer "
+                       "FILE, or --tokenizer bytes",
                        about->path);
     return tokenizer_encoder_create(engine->tokenizer, &engine->encoder);
 }

@@ -129,13 +129,14 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
     return rc;
 }
 
-/* A tokenizer's file, rather than a name: it has a folder or ends in .json. */
+/* A tokenizer's file, rather than a name: it has a folder or ends as one does. */
 static bool scan_is_file(const char *tokenizer)
 {
     size_t bytes = tokenizer != NULL ? strlen(tokenizer) : 0;
     return bytes > 0 &&
            (strchr(tokenizer, '/') != NULL ||
-            (bytes > 5 && strcmp(tokenizer + bytes - 5, ".json") == 0));
+            (bytes > 5 && strcmp(tokenizer + bytes - 5, ".json") == 0) ||
+            (bytes > 6 && strcmp(tokenizer + bytes - 6, ".model") == 0));
 }
 
 static enum err scan_put_name(struct sidecar *sidecar, const char *name)
