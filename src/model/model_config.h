@@ -224,7 +224,7 @@ extern const int model_preset_weights;
     S(model, BOOL, norm_plus_one, "false", SETTING_STAYS_ADDED,                \
       "norms multiply by 1 + their weight")                                    \
     S(model, FLOAT(1e-6, 1e6), embedding_scale, "1", SETTING_STAYS_ADDED,      \
-      "multiplies what the embeddings give",                                   \
+      "multiplies what the embeddings give; in bf16 it is rounded, too",       \
       .theirs = { ALSO("embedding_multiplier") })                              \
     S(model, FLOAT(0, 1e6), attention_scale, "0", SETTING_STAYS_ADDED,         \
       "multiplies products of queries and keys; 0: 1 / sqrt(head_dim)",        \
