@@ -197,7 +197,7 @@ static enum err set_field(const struct options_row *row, char *text, void *into)
 /* --- the command line --- */
 
 /* The row of the name, of which `length` bytes are given: all of it, or what
- * only this one begins with. NULL: none, or several. */
+ * only this one begins with. NULL: none, or several, or another command's. */
 static const struct options_row *find(const struct options_command *command,
                                       const char *name, size_t length)
 {
@@ -205,11 +205,13 @@ static const struct options_row *find(const struct options_command *command,
     bool several = false;
     for (const struct options_row *row = command->rows; options_row_is(row);
          row++) {
-        if (row->name == NULL || strncmp(row->name, name, length) != 0 ||
-            options_chosen(command->choice, row->name) == NULL)
+        if (row->name == NULL || strncmp(row->name, name, length) != 0)
             continue;
+        bool taken = options_chosen(command->choice, row->name) != NULL;
         if (row->name[length] == '\0')
-            return row;
+            return taken ? row : NULL;
+        if (!taken)
+            continue;
         several = found != NULL;
         found = row;
     }
