@@ -114,6 +114,44 @@ killed() {
     grep -q "another attempt with the same run_uuid" "$DIR/older.log"
 }
 
+# registers RUN SETTING...: whose source MLflow's registry gets, of a server that says yes
+registers() {
+    local run=$1
+    shift
+    train 1 "$run" "${ROUGH[@]}" "tracking.mlflow=http://127.0.0.1:$(cat "$DIR/flow")" \
+        tracking.mlflow_register=m "$@" >"$run.log" 2>&1 || { cat "$run.log"; return 1; }
+    sed -n 's/.*version 1 of m is step [0-9]*, //p' "$run.log"
+}
+
+@test "the best checkpoint is registered by its copy, as long as that is there" {
+    ROUGH=(train.max_duration=20ba eval.interval=2ba eval.samples=0 optimizer.lr=0.05
+        checkpoint.interval=2ba checkpoint.keep_best=true checkpoint.mirror_keep=0
+        scheduler.warmup=20ba log.level=info)
+    perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1") or die;
+        $| = 1; print $s->sockport, "\n";
+        $yes = q({"experiment": {"experiment_id": "1"}, "model_version": {"version": "1"},
+            "run": {"info": {"run_id": "r", "status": "RUNNING"}, "data": {}}});
+        while ($c = $s->accept) {
+            $length = 0;
+            while (($_ = <$c>) =~ /\S/) { $length = $1 if /^content-length: (\d+)/i }
+            read $c, $_, $length;
+            printf $c "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", length $yes, $yes
+        }' >"$DIR/flow" 3>&- &
+    flow=$!
+    wait_for 10 test -s "$DIR/flow"
+    train 1 "$DIR/best" "${ROUGH[@]}"
+    best=$(jq -s 'map(select(.step % 2 == 0)) | min_by(.eval_loss).step' "$DIR/best/eval.jsonl")
+    name=$(printf step-%09d "$best")
+    [ "$best" -lt 20 ]
+    train 1 "$DIR/two" "${ROUGH[@]}" "${MIRROR[@]: -1}" "train.max_duration=${best}ba"
+    source=$(registers "$DIR/two" "${MIRROR[@]: -1}")
+    [[ "$source" == "s3://bucket/$BATS_TEST_NUMBER/$name-"* ]]
+    [ -f "$DIR/s3/${source#s3://}/MANIFEST.json" ]
+    rm "$DIR/s3/${source#s3://}/MANIFEST.json"
+    [ "$(registers "$DIR/two" "${MIRROR[@]: -1}")" = "tessera://$DIR/two/checkpoints/$name" ]
+    kill $flow
+}
+
 @test "what cannot be removed, or an attempt before has put late, stops no mirror" {
     local owner
     rm -rf "$THERE"

@@ -104,8 +104,7 @@ bool mirror_names_go_together(const char *a, const char *b)
            (one.step != two.step || strcmp(one.folder, two.folder) == 0);
 }
 
-/* Whether the folder is a checkpoint. */
-static enum err is_whole(struct store *store, const char *folder, bool *whole)
+enum err mirror_is_whole(struct store *store, const char *folder, bool *whole)
 {
     char path[FSIO_PATH_MAX];
     int64_t bytes;
@@ -160,7 +159,7 @@ static enum err newest_of(struct store *store, const struct store_names *names,
         if (one.step <= above || one.step >= below ||
             (any ? out->step >= 0 && its : !its))
             continue;
-        TRY(is_whole(store, one.folder, &whole));
+        TRY(mirror_is_whole(store, one.folder, &whole));
         if (!whole)
             continue;
         if (out->step >= 0)
@@ -320,7 +319,7 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
         if (!after && !newest && always)
             continue; /* looked at when it was one of the newest */
         if (!after && newest && one->is == MIRROR_UNSEEN) {
-            TRY(is_whole(store, one->folder, &whole));
+            TRY(mirror_is_whole(store, one->folder, &whole));
             one->is = whole ? MIRROR_WHOLE : MIRROR_PART;
         }
         if (!after && newest && one->is == MIRROR_WHOLE) {

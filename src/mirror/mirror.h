@@ -86,6 +86,9 @@ enum err mirror_own(struct store *store, const struct mirror_step *step,
 enum err mirror_still_own(struct store *store, const char *run_dir,
                           const struct mirror_owner *owner);
 
+/* Whether a folder there is a checkpoint. */
+enum err mirror_is_whole(struct store *store, const char *folder, bool *whole);
+
 /* Fetch MANIFEST.json into a folder. */
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to);

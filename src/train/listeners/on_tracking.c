@@ -6,6 +6,7 @@
  * when the run ends, together with what is evaluated then, so that each step is
  * one record. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "src/base/new.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/job/stop.h"
 #include "src/mirror/mirror.h"
 #include "src/tracking/tracking.h"
 #include "src/train/run/run.h"
@@ -106,12 +108,33 @@ static bool registers(const struct on_tracking *on)
            on->end == TRACKING_FINISHED;
 }
 
+/* The last step has told; of another one, the best, the store is asked, which may have
+ * it no more. */
+static enum err is_mirrored(const struct run *run,
+                            const struct mirror_step *there, bool *is)
+{
+    const struct train_settings *s = &run->settings;
+    const struct store_options options = { fmin(s->data.remote_deadline,
+                                                s->tracking.finish_s),
+                                           0.0, stop_is_requested };
+    struct store *store = NULL;
+    *is = run->mirrored == there->step;
+    if (*is)
+        return ERR_OK;
+    enum err rc = store_open(s->checkpoint.mirror, &options, &store);
+    if (rc == ERR_OK)
+        rc = mirror_is_whole(store, there->folder, is);
+    store_close(store);
+    return rc;
+}
+
 /* The checkpoint to register: where it has been copied to, else where it lies. */
 static enum err find_model(const struct run *run, struct tracking_model *out)
 {
     const struct train_settings *s = &run->settings;
     struct mirror_step there = { .step = -1 };
     char path[FSIO_PATH_MAX];
+    bool is;
     out->step = -1;
     if (s->checkpoint.keep_best)
         TRY(ckpt_index_best(s->run.dir, true, &out->step));
@@ -123,15 +146,19 @@ static enum err find_model(const struct run *run, struct tracking_model *out)
     if (realpath(path, out->path) == NULL)
         return err_errno("%s", path);
     snprintf(out->source, sizeof out->source, "tessera://%s", out->path);
-    if (run->mirrored != out->step)
-        return ERR_OK;
-    TRY(mirror_step_of(path, &there));
     const char *mirror = s->checkpoint.mirror;
     size_t bytes = strlen(mirror);
+    if (bytes == 0)
+        return ERR_OK;
     while (bytes > 0 && mirror[bytes - 1] == '/')
         bytes--;
-    snprintf(out->source, sizeof out->source, "%.*s/%s", (int)bytes, mirror,
-             there.folder);
+    TRY(mirror_step_of(path, &there));
+    if (is_mirrored(run, &there, &is) != ERR_OK)
+        log_warn("tracking: mlflow: whether %s has step %lld is not known: %s",
+                 mirror, (long long)out->step, err_text());
+    else if (is)
+        snprintf(out->source, sizeof out->source, "%.*s/%s", (int)bytes, mirror,
+                 there.folder);
     mirror_step_free(&there);
     return ERR_OK;
 }
