@@ -455,6 +455,12 @@ static void test_refused(void)
     tap_ok(run(generate, &options, prompts, 2, &heard) == ERR_USAGE &&
                infer.calls == 0,
            "one that is too long: %s", err_text());
+    options.first = 5; /* as on a rank: 5 and 8 of all */
+    options.stride = 3;
+    tap_ok(run(generate, &options, prompts, 2, &heard) == ERR_USAGE &&
+               strncmp(err_text(), "prompt 8: ", 10) == 0,
+           "named among all: %s", err_text());
+    options = options_of(10);
     prompts[1].count = 3;
     tokens[2] = VOCAB;
     tap_ok(run(generate, &options, prompts, 2, &heard) == ERR_USAGE,

@@ -114,6 +114,13 @@ static enum err generate_check_tokens(const struct generate *generate,
     return ERR_OK;
 }
 
+/* Its place among all prompts, of which these may be some (generate_options). */
+static size_t generate_number(const struct generate *generate, size_t p)
+{
+    const struct generate_options *options = generate->options;
+    return options->stride == 0 ? p : options->first + p * options->stride;
+}
+
 static enum err generate_check(const struct generate *generate)
 {
     const struct generate_options *options = generate->options;
@@ -130,10 +137,10 @@ static enum err generate_check(const struct generate *generate)
             return err_set(ERR_USAGE,
                            "prompt %zu has no token, and nothing can follow "
                            "nothing",
-                           p);
+                           generate_number(generate, p));
         enum err rc =
             generate_check_tokens(generate, prompt->tokens, prompt->count);
-        TRY(err_prefix(rc, "prompt %zu", p));
+        TRY(err_prefix(rc, "prompt %zu", generate_number(generate, p)));
     }
     return ERR_OK;
 }
@@ -241,9 +248,7 @@ static enum err generate_choose(struct generate *generate, size_t s,
     const struct generate_options *options = generate->options;
     int32_t token;
     struct sample_history history = { slot->tokens.token, slot->tokens.count };
-    size_t number = options->stride == 0
-                        ? slot->prompt
-                        : options->first + slot->prompt * options->stride;
+    size_t number = generate_number(generate, slot->prompt);
     TRY(sample_next(generate->sample, &options->sample, logits, history, number,
                     slot->tokens.count, &token));
     for (size_t e = 0; e < options->eos_count; e++)
