@@ -114,6 +114,17 @@ killed() {
     grep -q "another attempt with the same run_uuid" "$DIR/older.log"
 }
 
+@test "a directory that does not answer holds no mirror" {
+    train 1 "$DIR/answers" "${MIRROR[@]}" train.max_duration=6ba
+    owner=$(compgen -G "$THERE/owner-*")
+    mkdir -p "$DIR/away/checkpoints"
+    mkfifo "$DIR/away/checkpoints/RUN_UUID"
+    printf %s "$DIR/away" >"${owner%-*}-0123456789ab"
+    run -0 train 1 "$DIR/answers" "${MIRROR[@]}"
+    [[ "$output" == *"$DIR/away, whose run is mirrored there, does not answer within 10 s"* ]]
+    [ -n "$(compgen -G "$THERE/step-000000012-*/MANIFEST.json")" ]
+}
+
 # registers RUN SETTING...: whose source MLflow's registry gets, of a server that says yes
 registers() {
     local run=$1

@@ -63,6 +63,7 @@ int64_t ckpt_index_latest_read(const char *run_dir);
  * that is made anew is of no run until then: node-local checkpoints of what was
  * there before, or of other runs, do not count. Reading gives "" if there is none;
  * where the file is damaged, what the newest checkpoint says, with a warning. */
+#define CKPT_INDEX_UUID "RUN_UUID"
 enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 

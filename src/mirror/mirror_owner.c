@@ -8,14 +8,37 @@
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
+#include "src/base/array.h"
+#include "src/base/clock.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/job/slurm_run.h"
 #include "src/mirror/mirror.h"
 
 #define OWNER "owner-"
 #define OWNER_RUN 15 /* "owner-01234567-" */
 #define DIGITS 12
+#define LOOK_S 10.0 /* that a directory may take to answer */
+
+/* Whether what lies there answers; a server may be away, and who asks it may be in the
+ * kernel until it is back: a child, then, which is left behind. */
+static bool answers(const char *path, double seconds)
+{
+    char file[FSIO_PATH_MAX], command[] = "cat", ends[] = "--";
+    char *const argv[] = { command, ends, file, NULL };
+    struct buffer text = { 0 };
+    if (fsio_path(file, "%s/checkpoints/" CKPT_INDEX_UUID, path) != ERR_OK)
+        return false;
+    double begin = clock_now();
+    bool there = slurm_run(argv, seconds, FSIO_PATH_MAX, &text) == 0;
+    if (!there && clock_now() - begin >= seconds)
+        log_warn("checkpoint.mirror: %s, whose run is mirrored there, does not "
+                 "answer within %.0f s: it is taken for gone",
+                 path, seconds);
+    buffer_free(&text);
+    return there;
+}
 
 /* Whether `path` is there, another one than the run's, and with its uuid. What was just
  * written into the run's, `name`, tells it by another mount of it, too. */
@@ -23,7 +46,8 @@ static bool is_other(const char *run_dir, const char *path, const char *name)
 {
     struct stat mine, other;
     char uuid[CKPT_UUID_BYTES], its[CKPT_UUID_BYTES], same[FSIO_PATH_MAX];
-    return path[0] == '/' && stat(run_dir, &mine) == 0 &&
+    return path[0] == '/' && strcmp(path, run_dir) != 0 &&
+           answers(path, LOOK_S) && stat(run_dir, &mine) == 0 &&
            stat(path, &other) == 0 && S_ISDIR(other.st_mode) &&
            (mine.st_ino != other.st_ino || mine.st_dev != other.st_dev) &&
            fsio_path(same, "%s/%s", path, name) == ERR_OK &&
