@@ -33,6 +33,41 @@ built() {
     grep -q "PKG_CONFIG_PATH *\"$PKG_CONFIG_PATH\"" "$DIR"/tree/modules/tessera/*
 }
 
+# head_of FILE: its commands for who has only the programs, a line each
+head_of() {
+    sed -n '/^# and where only the programs are/,/^# [A-Z]\|^[^#]/p' "$1" | sed -n 's/^#   //p' |
+        sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | sed "s|PREFIX|$DIR/tree|g; s|TEXT|$DIR/text|"
+}
+
+@test "an installed configuration whose data is in a clone says what makes it, and that runs" {
+    local file name count=0
+    PATH=$DIR/tree/bin:$PATH
+    for file in "$DIR"/tree/share/tessera/conf/*.cfg "$DIR"/tree/share/tessera/conf/sweeps/small.cfg; do
+        name=$(basename "$file" .cfg)
+        grep -q '^#   tessera-data tokenize' "$file"
+        grep -qE '^ *(train|eval|dir|weights) = "\.\.|[{] (dir|weights) = "\.\.' "$file" || continue
+        count=$((count + 1))
+        mkdir "$DIR/$name"
+        cd "$DIR/$name"
+        head_of "$file" >commands
+        if [ "$name" = small ]; then
+            sed -i 's/^tessera-sweep.*/& --list/' commands
+        else # all that lies in the clone has another place
+            for key in run.dir data.train data.eval; do grep -q "$key=" commands; done
+            sed -i 's/^sbatch .*pretrain.sbatch/tessera-train/; s|^tessera-train.*|& train.max_duration=1ba|' commands
+            sed -i "s|^tessera-train.*elastic.*|& checkpoint.local_dir=$DIR/local|" commands
+        fi
+        [ "$name" = lora-smollm2 ] && grep -q model.weights= commands && continue
+        bash -e commands >log 2>&1 || { cat log; return 1; }
+        [ "$name" != small ] || continue
+        [ -n "$(newest mine)" ]
+        # without them it says the first
+        run tessera-train "$file" run.dir=other
+        [ "$status" = 93 ] && [[ "$output" == *"make a data set with: tessera-data tokenize"* ]]
+    done
+    [ "$count" = 6 ]
+}
+
 @test "make uninstall takes all but the administrator's settings" {
     cp -r "$DIR/tree" "$DIR/kept"
     built uninstall "PREFIX=$DIR/tree" "MODULEDIR=$DIR/tree/modules"
