@@ -59,11 +59,14 @@ static inline int ranks_main(int number, const char *folder,
 /* A second one that ends, beside the victim; -1: none. */
 static int ranks_second = -1;
 
-/* mpirun with the ranks of `program ARGUMENT FOLDER`. recovery: the others live
- * on when one is killed. */
-static inline pid_t ranks_launch(const char *program, const char *argument,
-                                 const char *folder, bool recovery)
+/* mpirun with the ranks of this program, called with ARGUMENT FOLDER. recovery: the
+ * others live on when one is killed. */
+static inline pid_t ranks_launch(const char *argument, const char *folder,
+                                 bool recovery)
 {
+    char program[FSIO_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
     fflush(stdout);
     pid_t pid = fork();
     if (pid != 0)
@@ -124,55 +127,72 @@ static inline bool ranks_names_only(const char *text, int victim)
     return pass;
 }
 
-/* Starts the program again as the ranks of case `number`: all but the victim
- * must name it, and nobody else. Then ends them all. */
-static inline void ranks_test(const char *program, int number,
-                              const char *folder, const char *what, int victim)
+/* The program again, as the ranks of a case. */
+struct ranks {
+    char folder[FSIO_PATH_MAX];
+    pid_t mpirun, pids[RANKS];
+    bool started; /* all of them */
+};
+
+static inline void ranks_start(struct ranks *ranks, int number)
 {
-    char dir[FSIO_PATH_MAX], text[1024];
-    pid_t pids[RANKS];
-    bool started = true, named = true;
-    if (fsio_path(dir, "%s/case-%d", folder, number) != ERR_OK ||
-        fsio_mkdirs(dir) != ERR_OK) {
-        tap_ok(false, "%s", err_text());
-        return;
-    }
+    char text[1024];
+    snprintf(ranks->folder, sizeof ranks->folder, "%s", tap_folder());
     snprintf(text, sizeof text, "%d", number);
-    pid_t mpirun = ranks_launch(program, text, dir, true);
+    ranks->mpirun = ranks_launch(text, ranks->folder, true);
+    ranks->started = true;
     for (int r = 0; r < RANKS; r++) {
-        ranks_await(dir, "pid", r, text, sizeof text);
-        pids[r] = (pid_t)strtol(text, NULL, 10);
-        started = started && pids[r] > 0;
+        ranks_await(ranks->folder, "pid", r, text, sizeof text);
+        ranks->pids[r] = (pid_t)strtol(text, NULL, 10);
+        ranks->started = ranks->started && ranks->pids[r] > 0;
     }
-    for (int r = 0; started && r < RANKS; r++) {
+}
+
+static inline void ranks_stop(const struct ranks *ranks)
+{
+    kill(ranks->mpirun, SIGKILL);
+    waitpid(ranks->mpirun, NULL, 0);
+    for (int r = 0; r < RANKS; r++)
+        if (ranks->pids[r] > 0)
+            kill(ranks->pids[r], SIGKILL);
+}
+
+/* All ranks of case `number` but the victim must name it, and nobody else. */
+static inline void ranks_test(int number, const char *what, int victim)
+{
+    struct ranks ranks;
+    char text[1024];
+    bool named = true;
+    ranks_start(&ranks, number);
+    for (int r = 0; ranks.started && r < RANKS; r++) {
         if (r == victim || r == ranks_second)
             continue;
-        ranks_await(dir, "said", r, text, sizeof text);
+        ranks_await(ranks.folder, "said", r, text, sizeof text);
         bool good = ranks_names_only(text, victim);
         if (!good || getenv("TESSERA_TEST_SAID") != NULL)
             tap_note("rank %d says: %s", r, text);
         named = named && good;
     }
-    tap_ok(started && named, "%s: all survivors name rank %d alone", what,
+    tap_ok(ranks.started && named, "%s: all survivors name rank %d alone", what,
            victim);
-    kill(mpirun, SIGKILL);
-    waitpid(mpirun, NULL, 0);
-    for (int r = 0; r < RANKS; r++)
-        if (pids[r] > 0)
-            kill(pids[r], SIGKILL);
+    ranks_stop(&ranks);
 }
 
-/* The program's path and a folder for its ranks. False: a test has said why the
- * others can't be. */
-static inline bool ranks_prepare(char program[FSIO_PATH_MAX],
-                                 char folder[FSIO_PATH_MAX])
+/* False: a test has said why there can't be any. */
+static inline bool ranks_possible(void)
 {
-    ssize_t length = readlink("/proc/self/exe", program, FSIO_PATH_MAX - 1);
-    program[length > 0 ? length : 0] = '\0';
-    if (!TESSERA_WITH_MPI || system("command -v mpirun >/dev/null") != 0) {
+    bool possible =
+        TESSERA_WITH_MPI && system("command -v mpirun >/dev/null") == 0;
+    if (!possible)
         tap_skip("there is no MPI here");
-        return false;
-    }
-    snprintf(folder, FSIO_PATH_MAX, "%s", tap_folder());
-    return tap_ok(length > 0, "the program has a path");
+    return possible;
+}
+
+/* What main() begins with: a rank acts, and does not return. */
+static inline bool ranks_prepare(int argc, char **argv,
+                                 enum err (*act)(struct comm *comm, int number))
+{
+    if (argc == 3)
+        exit(ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act));
+    return ranks_possible();
 }

@@ -221,59 +221,41 @@ static enum err act_any(struct comm *comm, int number)
     return number < CASES ? act(comm, number) : pause_and_meet(comm);
 }
 
-static void test_pause(const char *program, int number, const char *folder)
+static void test_pause(int number)
 {
     int which = number - CASES;
-    char dir[FSIO_PATH_MAX], text[1024];
-    pid_t pids[RANKS];
-    bool good = true;
-    if (fsio_path(dir, "%s/case-%d", folder, number) != ERR_OK ||
-        fsio_mkdirs(dir) != ERR_OK) {
-        tap_ok(false, "%s", err_text());
-        return;
-    }
-    snprintf(text, sizeof text, "%d", number);
-    pid_t mpirun = ranks_launch(program, text, dir, true);
-    for (int r = 0; r < RANKS; r++) {
-        ranks_await(dir, "pid", r, text, sizeof text);
-        pids[r] = (pid_t)strtol(text, NULL, 10);
-        good = good && pids[r] > 0;
-    }
+    struct ranks ranks;
+    char text[1024];
+    ranks_start(&ranks, number);
+    bool good = ranks.started;
     clock_sleep(1.0);
     for (int signal = 0; good && signal < 2; signal++) {
         for (int r = 0; r < RANKS; r++)
             if (pauses[which].all || r == 2)
-                kill(pids[r], signal == 0 ? SIGSTOP : SIGCONT);
+                kill(ranks.pids[r], signal == 0 ? SIGSTOP : SIGCONT);
         clock_sleep(signal == 0 ? pauses[which].stop_s : 0.0);
     }
     for (int r = 0; good && r < RANKS; r++) {
-        ranks_await(dir, "said", r, text, sizeof text);
+        ranks_await(ranks.folder, "said", r, text, sizeof text);
         if (strstr(text, "it went on") == NULL)
             tap_note("rank %d says: %s", r, text);
         good = good && strstr(text, "it went on") != NULL;
     }
     tap_ok(good, "%s: nobody is named", pauses[which].what);
-    kill(mpirun, SIGKILL);
-    waitpid(mpirun, NULL, 0);
-    for (int r = 0; r < RANKS; r++)
-        if (pids[r] > 0)
-            kill(pids[r], SIGKILL);
+    ranks_stop(&ranks);
 }
 
 int main(int argc, char **argv)
 {
-    char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX];
     case_folder = argc == 3 ? argv[2] : "";
-    if (argc == 3)
-        return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act_any);
-    if (!ranks_prepare(program, folder))
+    if (!ranks_prepare(argc, argv, act_any))
         return tap_done();
     const char *only = getenv("CASE"); /* those with these words */
     for (int i = 0; i < CASES; i++)
         if (only == NULL || strstr(cases[i].what, only) != NULL)
-            ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+            ranks_test(i, cases[i].what, cases[i].victim);
     for (int i = 0; i < (int)(sizeof pauses / sizeof pauses[0]); i++)
         if (only == NULL)
-            test_pause(program, CASES + i, folder);
+            test_pause(CASES + i);
     return tap_done();
 }

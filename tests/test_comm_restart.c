@@ -58,11 +58,6 @@ static int rank_main(const char *mode, const char *folder)
     return rc == ERR_OK ? 0 : 1;
 }
 
-static pid_t launch(const char *program, const char *mode, const char *folder)
-{
-    return ranks_launch(program, mode, folder, false);
-}
-
 static int exit_code(pid_t pid)
 {
     int status = 0;
@@ -91,11 +86,11 @@ static bool read_ranks(const char *folder, pid_t *pids, bool *clean)
     return all;
 }
 
-static void test_kill(const char *program, const char *folder)
+static void test_kill(const char *folder)
 {
     pid_t pids[RANKS];
     bool clean = false;
-    pid_t mpirun = launch(program, "wait", folder);
+    pid_t mpirun = ranks_launch("wait", folder, false);
     if (!tap_ok(read_ranks(folder, pids, &clean), "four ranks start")) {
         kill(mpirun, SIGTERM);
         exit_code(mpirun);
@@ -106,13 +101,13 @@ static void test_kill(const char *program, const char *folder)
     for (int r = 0; r < RANKS; r++)
         kill(pids[r], SIGKILL);
     tap_is_int(exit_code(mpirun), -1, "they and mpirun are killed");
-    tap_is_int(exit_code(launch(program, "run", folder)), 0,
+    tap_is_int(exit_code(ranks_launch("run", folder, false)), 0,
                "four ranks start again at once and end in order");
 }
 
 /* What a kill in the middle of a start or end left is removed once it is so
  * old that it can't be another program's that is starting just now. */
-static void test_stale(const char *program, const char *folder)
+static void test_stale(const char *folder)
 {
     char old[] = "/dev/shm/tessera-mpi-XXXXXX";
     char young[] = "/dev/shm/tessera-mpi-XXXXXX";
@@ -122,7 +117,7 @@ static void test_stale(const char *program, const char *folder)
         utimensat(AT_FDCWD, old, times, 0) != 0) {
         tap_skip("/dev/shm is not writable");
     } else {
-        int code = exit_code(launch(program, "run", folder));
+        int code = exit_code(ranks_launch("run", folder, false));
         tap_ok(code == 0 && !fsio_exists(old) && fsio_exists(young),
                "old folders in /dev/shm are removed, young ones are not");
     }
@@ -132,15 +127,16 @@ static void test_stale(const char *program, const char *folder)
 
 int main(int argc, char **argv)
 {
-    char program[FSIO_PATH_MAX], folder[FSIO_PATH_MAX];
     if (argc == 3)
         return rank_main(argv[1], argv[2]);
-    if (!ranks_prepare(program, folder))
+    if (!ranks_possible())
         return tap_done();
-    tap_is_int(exit_code(launch(program, "run", folder)), 0, "four ranks run");
-    test_kill(program, folder);
-    test_stale(program, folder);
-    tap_is_int(exit_code(launch(program, "abort", folder)), ABORT_CODE,
+    const char *folder = tap_folder();
+    tap_is_int(exit_code(ranks_launch("run", folder, false)), 0,
+               "four ranks run");
+    test_kill(folder);
+    test_stale(folder);
+    tap_is_int(exit_code(ranks_launch("abort", folder, false)), ABORT_CODE,
                "mpirun returns the code of a rank that aborts");
     return tap_done();
 }

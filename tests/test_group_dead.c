@@ -89,12 +89,9 @@ out:
 
 int main(int argc, char **argv)
 {
-    char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX];
-    if (argc == 3)
-        return ranks_main(atoi(argv[1]), argv[2], compute);
-    if (!ranks_prepare(program, folder))
+    if (!ranks_prepare(argc, argv, compute))
         return tap_done();
     for (int i = 0; i < CASES; i++)
-        ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+        ranks_test(i, cases[i].what, cases[i].victim);
     return tap_done();
 }

@@ -85,10 +85,10 @@ static int shm_names(void)
 
 int main(int argc, char **argv)
 {
-    char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX], nodes[16];
-    if (argc == 3)
-        return node_become() ? ranks_main(atoi(argv[1]), argv[2], exchange) : 1;
-    if (!ranks_prepare(program, folder))
+    char nodes[16];
+    if (argc == 3 && !node_become())
+        return 1;
+    if (!ranks_prepare(argc, argv, exchange))
         return tap_done();
     bool root = unshare(CLONE_NEWNS) == 0 &&
                 mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
         }
         snprintf(nodes, sizeof nodes, "%d", cases[i].node_ranks);
         setenv("TESSERA_TEST_NODE_RANKS", nodes, 1);
-        ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+        ranks_test(i, cases[i].what, cases[i].victim);
         if (root)
             tap_is_int(shm_names(), 0, "nothing is left in /dev/shm");
     }

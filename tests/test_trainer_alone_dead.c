@@ -66,12 +66,9 @@ static enum err act(struct comm *comm, int number)
 
 int main(int argc, char **argv)
 {
-    char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX];
-    if (argc == 3)
-        return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act);
-    if (!ranks_prepare(program, folder))
+    if (!ranks_prepare(argc, argv, act))
         return tap_done();
     for (int i = 0; i < CASES; i++)
-        ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+        ranks_test(i, cases[i].what, cases[i].victim);
     return tap_done();
 }
