@@ -5,19 +5,23 @@
 #include "tests/model_fixture.h"
 
 #define DEVICE_LEAVES 4
+#define DEVICE_LOSSES 16 /* room for more */
+#define DEVICE_SUMS 2    /* gradients of leaves with even and odd `fixed` */
 
 /* A fixture whose weights and gradient are tensors of the table's device. */
 struct device {
     struct model_fixture *f;
-    const struct kernels *kernels;
+    struct kernels kernels; /* the table's, or with something changed */
+    struct kernel_memory memory;
     enum dtype dtype;
     void *stream;
     struct arena tensors;
     void *weights;
-    float *gradient;
-    struct leaf_loss *loss; /* [DEVICE_LEAVES] */
+    float *gradient;        /* [DEVICE_SUMS][elements] */
+    struct leaf_loss *loss; /* [DEVICE_LOSSES] */
     int reached;            /* events that the host has waited for */
-    bool fixed;             /* leaves may be kept (model_graph.c) */
+    bool fixes;             /* leaves may be kept (model_graph.c) */
+    int64_t fixed;          /* what the access says then */
 };
 
 static inline enum err device_gather(void *arg, int block, const void **weights)
@@ -39,7 +43,8 @@ static inline enum err device_gradient(void *arg, int block, float **gradient)
 {
     struct device *d = arg;
     enum err rc = fixture_gradient(d->f, block, gradient);
-    *gradient = d->gradient + d->f->params->blocks[block].offset;
+    *gradient = d->gradient + d->fixed % DEVICE_SUMS * d->f->params->elements +
+                d->f->params->blocks[block].offset;
     return rc;
 }
 
@@ -52,13 +57,12 @@ static inline enum err device_reach(void *arg, void *event)
 {
     struct device *d = arg;
     d->reached++;
-    return d->kernels->memory->event_wait(event);
+    return d->memory.event_wait(event);
 }
 
 static inline int64_t device_fixed(void *arg)
 {
-    (void)arg;
-    return 0;
+    return ((struct device *)arg)->fixed;
 }
 
 static inline struct param_access device_access(struct device *d)
@@ -69,7 +73,7 @@ static inline struct param_access device_access(struct device *d)
                                   .gradient = device_gradient,
                                   .gradient_done = device_done,
                                   .reach = device_reach,
-                                  .fixed = d->fixed ? device_fixed : NULL };
+                                  .fixed = d->fixes ? device_fixed : NULL };
 }
 
 static inline uint16_t to_bf16(float x)
@@ -91,30 +95,32 @@ static inline void round_weights(struct model_fixture *f, enum dtype dtype)
 static inline void device_open(struct device *d, struct model_fixture *f,
                                const struct kernels *kernels, enum dtype dtype)
 {
-    const struct kernel_memory *memory = kernels->memory;
     int64_t n = f->params->elements;
     size_t bytes = (size_t)n * dtype_bytes(dtype);
     uint16_t *half = malloc((size_t)n * sizeof half[0]);
-    *d = (struct device){ .f = f, .kernels = kernels, .dtype = dtype };
-    if (half == NULL || memory->stream_create(false, &d->stream) != ERR_OK ||
-        memory->tensors_create(bytes + fixture_bytes(f) + 1024, &d->tensors) !=
-            ERR_OK)
+    *d = (struct device){
+        .f = f, .kernels = *kernels, .memory = *kernels->memory, .dtype = dtype
+    };
+    d->kernels.memory = &d->memory;
+    if (half == NULL || d->memory.stream_create(false, &d->stream) != ERR_OK ||
+        d->memory.tensors_create(bytes + DEVICE_SUMS * fixture_bytes(f) + 1024,
+                                 &d->tensors) != ERR_OK)
         abort();
     d->weights = arena_take(&d->tensors, bytes);
-    d->gradient = arena_take(&d->tensors, fixture_bytes(f));
-    d->loss = arena_take(&d->tensors, DEVICE_LEAVES * sizeof d->loss[0]);
+    d->gradient = arena_take(&d->tensors, DEVICE_SUMS * fixture_bytes(f));
+    d->loss = arena_take(&d->tensors, DEVICE_LOSSES * sizeof d->loss[0]);
     for (int64_t i = 0; i < n; i++)
         half[i] = to_bf16(f->weights[i]);
     const void *host = dtype == DTYPE_BF16 ? (const void *)half : f->weights;
-    if (memory->upload(d->stream, bytes, host, d->weights) != ERR_OK)
+    if (d->memory.upload(d->stream, bytes, host, d->weights) != ERR_OK)
         abort();
     free(half);
 }
 
 static inline void device_close(struct device *d)
 {
-    d->kernels->memory->tensors_destroy(&d->tensors);
-    d->kernels->memory->stream_destroy(d->stream);
+    d->memory.tensors_destroy(&d->tensors);
+    d->memory.stream_destroy(d->stream);
 }
 
 static inline struct model_options device_options(const struct device *d,
@@ -133,16 +139,16 @@ static inline bool device_zero(struct device *d)
 {
     struct kernel_ctx ctx = { .threads = 1, .stream = d->stream };
     memset(d->f->done, 0, sizeof d->f->done);
-    return d->kernels->zero(&ctx, DTYPE_F32, d->f->params->elements,
-                            d->gradient) == ERR_OK;
+    return d->kernels.zero(&ctx, DTYPE_F32,
+                           DEVICE_SUMS * d->f->params->elements,
+                           d->gradient) == ERR_OK;
 }
 
 /* What the device has of them, to the fixture and to loss[DEVICE_LEAVES]. */
 static inline bool device_read(struct device *d, struct leaf_loss *loss)
 {
-    const struct kernel_memory *memory = d->kernels->memory;
-    return memory->download(d->stream, fixture_bytes(d->f), d->gradient,
-                            d->f->gradient) == ERR_OK &&
-           memory->download(d->stream, DEVICE_LEAVES * sizeof *loss, d->loss,
-                            loss) == ERR_OK;
+    return d->memory.download(d->stream, fixture_bytes(d->f), d->gradient,
+                              d->f->gradient) == ERR_OK &&
+           d->memory.download(d->stream, DEVICE_LEAVES * sizeof *loss, d->loss,
+                              loss) == ERR_OK;
 }

@@ -14,8 +14,8 @@ static inline struct model *fp8_model(const struct device *d, bool fp8,
     struct model_options options = device_options(d, memory);
     struct model *model = NULL;
     options.fp8 = fp8;
-    options.graphs = d->fixed;
-    if (model_create(&d->f->config, d->f->params, d->kernels, &options,
+    options.graphs = d->fixes;
+    if (model_create(&d->f->config, d->f->params, &d->kernels, &options,
                      &model) != ERR_OK)
         tap_note("%s", err_text());
     return model;

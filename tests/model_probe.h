@@ -116,3 +116,23 @@ static inline double probe_error(const struct model_fixture *f,
     double error = fabs(got - probe.want) / fmax(0.5, scale);
     return isnan(error) ? INFINITY : error;
 }
+
+static inline void check_loss(struct leaf_loss got,
+                              struct model_reference_loss want,
+                              double tolerance, const char *name,
+                              const char *what)
+{
+    tap_is_close(got.cross_entropy, want.cross_entropy, tolerance,
+                 "%s: cross entropy%s", name, what);
+    tap_is_close(got.balance, want.balance, tolerance, "%s: balance%s", name,
+                 what);
+}
+
+/* All that was gathered is released, and each block's gradient was done once. */
+static inline bool balanced_access(const struct model_fixture *f)
+{
+    bool fine = !f->misused;
+    for (int b = 0; b < f->params->block_count; b++)
+        fine &= f->held[b] == 0 && f->done[b] == 1;
+    return fine;
+}

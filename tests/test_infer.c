@@ -7,20 +7,9 @@
 #include "src/infer/infer_impl.h"
 #include "src/model/model_config.h"
 #include "tests/infer_fixture.h"
+#include "tests/model_cases.h"
 
-static const struct {
-    const char *name;
-    struct model_config config;
-} cases[] = {
-    { "learned", { FOUNDRY } },
-    { "alibi", { FOUNDRY, .positions = POSITIONS_ALIBI } },
-    { "alibi, 3 heads",
-      { FOUNDRY, .d_model = 48, .n_heads = 3, .positions = POSITIONS_ALIBI } },
-    { "rope", { FOUNDRY, .positions = POSITIONS_ROPE } },
-    { "rmsnorm", { FOUNDRY, .norm = MODEL_NORM_RMSNORM } },
-    { "low precision", { FOUNDRY, .norm = MODEL_NORM_LOW_LAYERNORM } },
-    { "gelu glu", { FOUNDRY, .ffn = FFN_GLU } },
-    { "tanh gelu", { FOUNDRY, .activation = MODEL_GELU_TANH } },
+static const struct model_case cases[] = {
     { "some biases", { .tied = true, .qkv_bias = true, .mlp_bias = true } },
     { "another bias",
       { .tied = true, .ffn = FFN_GLU, .mlp_bias = true, .out_bias = true } },
@@ -30,40 +19,11 @@ static const struct {
     { "rope, yarn",
       { LLAMA, .rope_scaling = ROPE_SCALING_YARN, .rope_factor = 4.0,
         .rope_original_len = 64, .rope_attention_factor = 1.3 } },
-    { "silu mlp", { FOUNDRY, .activation = MODEL_SILU } },
-    { "no bias", { .tied = true } },
-    { "grouped queries", { FOUNDRY, .n_kv_heads = 2 } },
-    { "multi-query", { FOUNDRY, .n_kv_heads = 1 } },
-    { "qk norm, full", { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_FULL } },
-    { "qk rmsnorm by heads, rope",
-      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .qk_norm = QK_NORM_HEAD,
-        .positions = POSITIONS_ROPE } },
     { "wide heads", { LLAMA, .head_dim = 24, .qk_norm = QK_NORM_HEAD } },
     { "narrow heads", { FOUNDRY, .head_dim = 4 } },
-    { "olmo2", { LLAMA, .norm_place = NORM_AFTER, .qk_norm = QK_NORM_FULL } },
-    { "a window", { LLAMA, .window = 3 } },
-    { "windows but for a layer, ALiBi",
-      { FOUNDRY, .window = 2, .window_interval = 2,
-        .positions = POSITIONS_ALIBI } },
-    { "olmo3",
-      { LLAMA, .window = 3, .window_interval = 2, .window_rope_theta = 300,
-        .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 4,
-        .norm_place = NORM_AFTER, .qk_norm = QK_NORM_FULL } },
-    { "gemma3", { GEMMA3_WINDOWS } },
     { "norms around, biases",
       { FOUNDRY, .norm_place = NORM_AROUND, .norm_plus_one = true,
         .embedding_scale = 0.5, .residual_scale = 0.6 } },
-    { "a layer without rope", { LLAMA, .no_rope_interval = 2 } },
-    { "clip", { FOUNDRY, .clip_qkv = 0.6 } },
-    { "logit scale", { FOUNDRY, .logit_scale = 0.4 } },
-    { "residual scale", { FOUNDRY, .residual_scale = 0.7 } },
-    { "untied", { .bias = true } },
-    { "llama",
-      { .positions = POSITIONS_ROPE,
-        .norm = MODEL_NORM_RMSNORM,
-        .ffn = FFN_GLU,
-        .activation = MODEL_SILU,
-        .n_kv_heads = 2 } },
     { "dbrx", { DBRX } },
     { "mlp experts", { FOUNDRY, .experts = 5, .experts_top_k = 1 } },
     { "everything",
@@ -395,6 +355,8 @@ int main(void)
     const struct model_config dense = { FOUNDRY, .ffn = FFN_GLU };
     if (kernels_find("cpu", "auto", &kernels) != ERR_OK)
         abort();
+    for (size_t i = 0; i < MODEL_CASES; i++)
+        check_case(model_cases[i].name, create(model_cases[i].config), kernels);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_case(cases[i].name, create(cases[i].config), kernels);
     for (size_t i = 0; i < sizeof tuned / sizeof tuned[0]; i++)

@@ -4,18 +4,10 @@
 #include "src/model/model.h"
 
 #include "src/model/model_impl.h"
+#include "tests/model_cases.h"
 #include "tests/model_probe.h"
 
-static const struct {
-    const char *name;
-    struct model_config config;
-} cases[] = {
-    { "base", { FOUNDRY } },
-    { "alibi", { FOUNDRY, .positions = POSITIONS_ALIBI } },
-    { "alibi, 3 heads",
-      { FOUNDRY, .d_model = 48, .n_heads = 3, .positions = POSITIONS_ALIBI } },
-    { "rope", { FOUNDRY, .positions = POSITIONS_ROPE } },
-    { "rmsnorm", { FOUNDRY, .norm = MODEL_NORM_RMSNORM } },
+static const struct model_case cases[] = {
     { "rope, linear",
       { FOUNDRY, .positions = POSITIONS_ROPE,
         .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 3 } },
@@ -27,15 +19,10 @@ static const struct {
     { "rope, yarn",
       { LLAMA, .rope_scaling = ROPE_SCALING_YARN, .rope_factor = 4,
         .rope_original_len = 64, .rope_beta_fast = 8 } },
-    { "low precision", { FOUNDRY, .norm = MODEL_NORM_LOW_LAYERNORM } },
     { "low precision rmsnorm", { FOUNDRY, .norm = MODEL_NORM_LOW_RMSNORM } },
-    { "gelu glu", { FOUNDRY, .ffn = FFN_GLU } },
     { "silu glu", { FOUNDRY, .ffn = FFN_GLU, .activation = MODEL_SILU } },
-    { "silu mlp", { FOUNDRY, .activation = MODEL_SILU } },
-    { "gelu tanh mlp", { FOUNDRY, .activation = MODEL_GELU_TANH } },
     { "gelu tanh glu",
       { FOUNDRY, .ffn = FFN_GLU, .activation = MODEL_GELU_TANH } },
-    { "no bias", { .tied = true } },
     { "qkv bias, rmsnorm",
       { .qkv_bias = true, .norm = MODEL_NORM_RMSNORM, .n_kv_heads = 2 } },
     { "attention bias", { .qkv_bias = true, .out_bias = true } },
@@ -47,14 +34,8 @@ static const struct {
         .experts_top_k = 2,
         .activation = MODEL_GELU_TANH,
         .qkv_bias = true } },
-    { "grouped queries", { FOUNDRY, .n_kv_heads = 2 } },
-    { "multi-query", { FOUNDRY, .n_kv_heads = 1 } },
-    { "qk norm, full", { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_FULL } },
     { "qk norm, by heads",
       { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_HEAD } },
-    { "qk rmsnorm, rope",
-      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .qk_norm = QK_NORM_HEAD,
-        .positions = POSITIONS_ROPE } },
     { "wide heads", { LLAMA, .head_dim = 24 } },
     { "narrow heads, biases", { FOUNDRY, .head_dim = 4, .n_kv_heads = 2 } },
     { "wide heads, qk norm, full",
@@ -63,37 +44,21 @@ static const struct {
     { "wide heads, dropouts, experts",
       { DBRX, DROPOUTS, .head_dim = 20, .qk_norm = QK_NORM_HEAD } },
     { "norms after", { FOUNDRY, .norm_place = NORM_AFTER } },
-    { "olmo2", { LLAMA, .norm_place = NORM_AFTER, .qk_norm = QK_NORM_FULL } },
     { "norms after, dropouts, residual scale",
       { FOUNDRY, DROPOUTS, .norm_place = NORM_AFTER, .residual_scale = 0.6 } },
-    { "a window", { LLAMA, .window = 3 } },
-    { "windows but for a layer, ALiBi",
-      { FOUNDRY, .window = 2, .window_interval = 2,
-        .positions = POSITIONS_ALIBI } },
-    { "olmo3",
-      { LLAMA, .window = 3, .window_interval = 2, .window_rope_theta = 300,
-        .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 4,
-        .norm_place = NORM_AFTER, .qk_norm = QK_NORM_FULL } },
-    { "gemma3", { GEMMA3_WINDOWS } },
     { "norms around, biases, dropouts",
       { FOUNDRY, DROPOUTS, .norm_place = NORM_AROUND, .norm_plus_one = true,
         .embedding_scale = 0.5, .residual_scale = 0.6 } },
-    { "a layer without rope", { LLAMA, .no_rope_interval = 2 } },
     { "clip, a layer without rope",
       { LLAMA, .no_rope_interval = 2, .clip_qkv = 0.6 } },
-    { "clip", { FOUNDRY, .clip_qkv = 0.6 } },
     { "clip, qk norm, rope",
       { FOUNDRY, .clip_qkv = 0.6, .qk_norm = QK_NORM_FULL,
         .positions = POSITIONS_ROPE } },
-    { "logit scale", { FOUNDRY, .logit_scale = 0.4 } },
-    { "residual scale", { FOUNDRY, .residual_scale = 0.7 } },
-    { "untied", { .bias = true } },
     { "dropout of the embedding", { FOUNDRY, .dropout_embedding = 0.3 } },
     { "dropout of attention", { FOUNDRY, .dropout_attention = 0.3 } },
     { "dropout of branches", { FOUNDRY, .dropout_residual = 0.3 } },
     { "mpt with dropout", { FOUNDRY, DROPOUTS, .residual_scale = 0.6 } },
     { "mpt-7b-released", { .tied = true, .positions = POSITIONS_ALIBI } },
-    { "llama", { LLAMA } },
     { "dbrx", { DBRX, .router_jitter = 0.01, .balance_weight = 0.05 } },
     { "dbrx, balance", { DBRX, .balance_weight = 3.0 } },
     { "dbrx, jitter, dropout", { DBRX, DROPOUTS, .router_jitter = 0.3 } },
@@ -109,8 +74,7 @@ static const struct {
         .balance_weight = 0.5 } },
 };
 
-/* --- one configuration
- * ------------------------------------------------------------ */
+/* --- one configuration --- */
 
 static void check_gradient(const struct model_fixture *f,
                            const struct expected *want, const char *name)
@@ -142,23 +106,6 @@ static bool padding_untouched(const struct model_fixture *f)
     for (int64_t i = 0; i < f->params->elements; i++)
         sum += f->gradient[i] == 0.0f;
     return sum - zero == f->params->elements - f->params->numel;
-}
-
-static void check_loss(struct leaf_loss got, struct model_reference_loss want,
-                       double tolerance, const char *name, const char *what)
-{
-    tap_is_close(got.cross_entropy, want.cross_entropy, tolerance,
-                 "%s: cross entropy%s", name, what);
-    tap_is_close(got.balance, want.balance, tolerance, "%s: balance%s", name,
-                 what);
-}
-
-static bool balanced_access(const struct model_fixture *f)
-{
-    bool fine = !f->misused;
-    for (int b = 0; b < f->params->block_count; b++)
-        fine &= f->held[b] == 0 && f->done[b] == 1;
-    return fine;
 }
 
 static bool counted(struct model *model, const struct kernels *kernels,
@@ -269,12 +216,12 @@ static void check_case(struct model_fixture *f, const char *name)
     }
 }
 
-static void test_cases(void)
+static void test_cases(const struct model_case *list, size_t count)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < count; i++)
         for (int packed = 0; packed < 2; packed++) {
-            struct model_fixture *f = fixture_create(cases[i].config, packed);
-            check_case(f, cases[i].name);
+            struct model_fixture *f = fixture_create(list[i].config, packed);
+            check_case(f, list[i].name);
             fixture_destroy(f);
         }
 }
@@ -294,8 +241,7 @@ static void test_long_leaf(void)
     }
 }
 
-/* --- random numbers
- * ----------------------------------------------------------------- */
+/* --- random numbers --- */
 
 /* The samples of a leaf apart, in leaves of one. */
 static bool run_apart(struct model_fixture *f, const struct kernels *kernels,
@@ -353,13 +299,13 @@ static void test_samples(const struct kernels *kernels, const char *name,
     fixture_destroy(f);
 }
 
-/* --- memory and failures
- * --------------------------------------------------------- */
+/* --- memory and failures --- */
 
-static void test_plan(const struct kernels *kernels)
+static void test_plan(const struct kernels *kernels,
+                      const struct model_case *list, size_t count)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_fixture *f = fixture_create(cases[i].config, false);
+    for (size_t i = 0; i < count; i++) {
+        struct model_fixture *f = fixture_create(list[i].config, false);
         struct model_options options = fixture_options(f, 2);
         struct model_bytes plan = { 0 };
         struct model *model = NULL;
@@ -369,12 +315,12 @@ static void test_plan(const struct kernels *kernels)
                 ERR_OK;
         tap_ok(fine && plan.total == model->arena.capacity &&
                    plan.total == model->arena.used,
-               "%s: the plan is what is allocated, %zu bytes", cases[i].name,
+               "%s: the plan is what is allocated, %zu bytes", list[i].name,
                plan.total);
         size_t sum = plan.saved + plan.workspace + plan.logits + plan.scratch;
         tap_ok(sum <= plan.total && plan.total <= sum + sum / 8 &&
                    plan.saved > 0 && plan.logits > 0,
-               "%s: its parts make up the whole", cases[i].name);
+               "%s: its parts make up the whole", list[i].name);
         model_destroy(model);
         fixture_destroy(f);
     }
@@ -419,13 +365,15 @@ static void test_failures(const struct kernels *kernels,
 int main(void)
 {
     const struct kernels *kernels = kernels_all()[0];
-    test_cases();
+    test_cases(model_cases, MODEL_CASES);
+    test_cases(cases, sizeof cases / sizeof cases[0]);
     test_long_leaf();
     test_samples(kernels, "dropout",
                  (struct model_config){ FOUNDRY, DROPOUTS });
     test_samples(kernels, "dropout and jitter",
                  (struct model_config){ DBRX, DROPOUTS, .router_jitter = 0.3 });
-    test_plan(kernels);
+    test_plan(kernels, model_cases, MODEL_CASES);
+    test_plan(kernels, cases, sizeof cases / sizeof cases[0]);
     test_failures(kernels, (struct model_config){ FOUNDRY });
     test_failures(kernels, (struct model_config){ DBRX });
     return tap_done();

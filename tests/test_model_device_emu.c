@@ -164,22 +164,6 @@ static void check_all(const struct model_fixture *f,
            name, worst);
 }
 
-static void check_loss(struct leaf_loss got, struct model_reference_loss want,
-                       double bound, const char *name, const char *what)
-{
-    tap_is_close(got.cross_entropy, want.cross_entropy, bound,
-                 "%s: cross entropy%s", name, what);
-    tap_is_close(got.balance, want.balance, bound, "%s: balance%s", name, what);
-}
-
-static bool balanced_access(const struct model_fixture *f)
-{
-    bool fine = !f->misused;
-    for (int b = 0; b < f->params->block_count; b++)
-        fine &= f->held[b] == 0 && f->done[b] == 1;
-    return fine;
-}
-
 static bool same_choices(struct model *model, const struct kernels *kernels,
                          const struct model_fixture *f,
                          const struct expected *want)
@@ -201,8 +185,8 @@ static void check_case(struct device *d, const char *memory,
     struct allowance allowed;
     struct model *model = NULL;
     bool fine = allow(d, memory, &allowed);
-    fine &= model_create(&f->config, f->params, d->kernels, &options, &model) ==
-            ERR_OK;
+    fine &= model_create(&f->config, f->params, &d->kernels, &options,
+                         &model) == ERR_OK;
     int64_t waits = cuda_emulator_memory_waits();
     d->reached = 0;
     fine = fine && device_zero(d) &&
@@ -219,7 +203,7 @@ static void check_case(struct device *d, const char *memory,
     check_loss(loss[1], want->eval, bound, name, " without dropout");
     check_probes(f, want, &allowed, name);
     check_all(f, &allowed, name);
-    tap_ok(same_choices(model, d->kernels, f, want),
+    tap_ok(same_choices(model, &d->kernels, f, want),
            "%s: choices of the experts", name);
     model_destroy(model);
     free(allowed.gradient);
@@ -277,7 +261,7 @@ static bool run_leaves(struct device *d, bool apart, struct leaf_loss *loss)
     struct param_access access = device_access(d);
     struct model_options options = device_options(d, NULL);
     struct model *model = NULL;
-    bool fine = model_create(&f->config, f->params, d->kernels, &options,
+    bool fine = model_create(&f->config, f->params, &d->kernels, &options,
                              &model) == ERR_OK &&
                 device_zero(d);
     for (int i = 0; fine && i < DEVICE_LEAVES; i++) {
@@ -285,7 +269,7 @@ static bool run_leaves(struct device *d, bool apart, struct leaf_loss *loss)
         memset(f->done, 0, sizeof f->done);
         fine = model_train_leaf(model, &access, &leaf, d->loss + i) == ERR_OK;
         if (apart)
-            fine = fine && d->kernels->memory->wait(d->stream) == ERR_OK;
+            fine = fine && d->memory.wait(d->stream) == ERR_OK;
         memset(tokens, 0xff, sizeof tokens);
         memset(labels, 0xff, sizeof labels);
         memset(ids, 0xff, sizeof ids);
@@ -323,8 +307,7 @@ static void test_leaves(const struct kernels *kernels, enum dtype dtype)
     fixture_destroy(f);
 }
 
-/* --- fewer bits
- * -------------------------------------------------------------------- */
+/* --- fewer bits --- */
 
 /* Of a tensor's gradient, relative, L2; one that nearly cancels is measured by
  * the whole. A value has half a step of 1 / 127 of its row's largest. */
@@ -342,17 +325,14 @@ static enum err counted_create(size_t bytes, struct arena *out)
 static bool run_packed(struct device *d, enum packing packing,
                        struct leaf_loss *loss, struct model_bytes *plan)
 {
-    struct kernel_memory memory = *d->kernels->memory;
-    struct kernels kernels = *d->kernels;
     struct model_options options = device_options(d, NULL);
     struct param_access access = device_access(d);
     struct model *model = NULL;
     struct model_fixture *f = d->f;
     options.memory.packing = packing;
-    memory.tensors_create = counted_create;
-    kernels.memory = &memory;
-    bool fine = model_plan(&f->config, &kernels, &options, plan) == ERR_OK &&
-                model_create(&f->config, f->params, &kernels, &options,
+    d->memory.tensors_create = counted_create;
+    bool fine = model_plan(&f->config, &d->kernels, &options, plan) == ERR_OK &&
+                model_create(&f->config, f->params, &d->kernels, &options,
                              &model) == ERR_OK &&
                 plan->total == tensor_bytes && device_zero(d) &&
                 model_train_leaf(model, &access, &f->leaf, d->loss) == ERR_OK &&

@@ -67,7 +67,7 @@ static bool calibrate(struct device *d, struct model *model)
 {
     struct trainer_fp8 *fp8 = NULL;
     struct comm *self = NULL;
-    const struct kernel_memory *memory = d->kernels->memory;
+    const struct kernel_memory *memory = &d->memory;
     bool fine = comm_create("self", NULL, NULL, 60.0, &self) == ERR_OK &&
                 trainer_fp8_create(memory, model_fp8_count(&d->f->config),
                                    &fp8) == ERR_OK &&
@@ -213,7 +213,7 @@ static bool found_in(struct device *d, struct model *model,
 {
     return model_fp8_clear(model) == ERR_OK && train_leaf(d, model, leaf) &&
            model_fp8_download(model, found) == ERR_OK &&
-           d->kernels->memory->wait(d->stream) == ERR_OK;
+           d->memory.wait(d->stream) == ERR_OK;
 }
 
 /* One linear layer's numbers of `operand` that are 0. */
@@ -272,7 +272,7 @@ static void test_counted_as_graphs(const struct kernels *kernels)
         labels[i] = -100;
     empty.labels = labels;
     device_open(&d, f, kernels, DTYPE_BF16);
-    d.fixed = true;
+    d.fixes = true;
     struct model *model = fp8_model(&d, true, NULL);
     for (int i = 0; i < 3; i++) {
         fine = fine && found_in(&d, model, &f->leaf, found) &&

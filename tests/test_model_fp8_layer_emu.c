@@ -49,7 +49,7 @@ static struct both take_at(struct layer_test *t, void *device, int64_t count,
                            bool wide, double size)
 {
     static uint64_t seed;
-    const struct kernel_memory *memory = t->device->kernels->memory;
+    const struct kernel_memory *memory = &t->device->memory;
     size_t bytes = (size_t)count * (wide ? 4 : 2);
     uint16_t *half = check_alloc((size_t)count * sizeof *half);
     struct both b = { .count = count,
@@ -77,7 +77,7 @@ static struct both take(struct layer_test *t, int64_t count, bool wide,
 /* What the device has, into the host's. */
 static void fetch(struct layer_test *t, struct both *b, bool wide)
 {
-    const struct kernel_memory *memory = t->device->kernels->memory;
+    const struct kernel_memory *memory = &t->device->memory;
     size_t bytes = (size_t)b->count * (wide ? 4 : 2);
     uint16_t *half = check_alloc((size_t)b->count * sizeof *half);
     void *to = wide ? (void *)b->host : half;
@@ -92,8 +92,8 @@ static void fetch(struct layer_test *t, struct both *b, bool wide)
 
 static void layer_open(struct layer_test *t)
 {
-    if (t->device->kernels->memory->tensors_create((size_t)1 << 20,
-                                                   &t->tensors) != ERR_OK)
+    if (t->device->memory.tensors_create((size_t)1 << 20, &t->tensors) !=
+        ERR_OK)
         abort();
     const struct block_linear l = block_linear(&t->model->config, t->linear);
     const struct param_block *block = &t->model->params->blocks[BLOCK];
@@ -120,7 +120,7 @@ static void layer_close(struct layer_test *t)
                            &t->y, &t->dx, &t->dweight, &t->dbias };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->host);
-    t->device->kernels->memory->tensors_destroy(&t->tensors);
+    t->device->memory.tensors_destroy(&t->tensors);
 }
 
 /* In 8 bits, or as it is. */

@@ -29,10 +29,10 @@ static void test_bits(const struct kernels *kernels, const char *name,
         kept += before == 1;
         launched += before > 0;
     }
-    bool fine = run(&d, false, &off);
+    bool fine = run(&d, false, STEPS, &off);
     tap_ok(fine && off.counts.captures == 0 && off.counts.launches == 0,
            "%s: op by op where graphs are not wanted", name);
-    fine = fine && run(&d, true, &on);
+    fine = fine && run(&d, true, STEPS, &on);
     tap_ok(fine && same_results(&d, &off, &on), "%s: the same bits", name);
     tap_ok(fine && on.counts.captures == kept && on.counts.launches == launched,
            "%s: %d kinds, %lld kept, %lld of %d leaves launched (want %d, %d)",
@@ -57,7 +57,7 @@ static void test_bits(const struct kernels *kernels, const char *name,
 static void check_plain(struct device *d, const char *name)
 {
     struct results off, on;
-    bool fine = run(d, false, &off) && run(d, true, &on);
+    bool fine = run(d, false, FEW, &off) && run(d, true, FEW, &on);
     tap_ok(fine && same_results(d, &off, &on) && on.calls == off.calls &&
                on.counts.launches == 0 && on.launches == 0,
            "%s: op by op", name);
@@ -80,7 +80,6 @@ static void test_plain(const struct kernels *kernels)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_fixture *f = fixture_create(cases[i].config, true);
         device_open(&d, f, kernels, DTYPE_F32);
-        d.steps = FEW;
         check_plain(&d, cases[i].name);
         device_close(&d);
         fixture_destroy(f);
@@ -89,7 +88,6 @@ static void test_plain(const struct kernels *kernels)
         fixture_create((struct model_config){ SMALL }, true);
     device_open(&d, f, kernels, DTYPE_F32);
     d.memory.capture_begin = NULL;
-    d.steps = FEW;
     check_plain(&d, "a table without graphs");
     device_close(&d);
     fixture_destroy(f);
@@ -140,7 +138,7 @@ static void check_failure(struct device *d, const struct results *want,
 {
     struct results got;
     begun = 0;
-    bool fine = run(d, true, &got);
+    bool fine = run(d, true, FEW, &got);
     tap_ok(fine && same_results(d, want, &got) && got.counts.launches == 0 &&
                begun == 1,
            "%s: tried once, and op by op from then on", name);
@@ -176,8 +174,7 @@ static void test_failures(const struct kernels *kernels)
         fixture_create((struct model_config){ SMALL }, true);
     whole = kernels;
     device_open(&d, f, kernels, DTYPE_F32);
-    d.steps = FEW;
-    bool fine = run(&d, false, &want);
+    bool fine = run(&d, false, FEW, &want);
     tap_ok(fine, "leaves to compare with");
     d.memory.capture_begin = refuse_begin;
     check_failure(&d, &want, "nothing can be begun");
@@ -193,7 +190,7 @@ static void test_failures(const struct kernels *kernels)
     check_failure(&d, &want, "a call of the access fails");
     f->fail_at = 0;
     begun = 0;
-    fine = run(&d, true, &got);
+    fine = run(&d, true, FEW, &got);
     tap_ok(fine && begun == 1 && got.counts.captures == 1 &&
                same_results(&d, &want, &got),
            "and all is well without these");
@@ -256,12 +253,10 @@ static void test_others(const struct kernels *kernels)
     struct leaf_loss loss[2];
     struct device d;
     struct model *model = NULL;
-    struct param_access access;
     enum err rc = ERR_OK;
     struct cuda_emulator_memory_counts before = cuda_emulator_memory_counts();
     device_open(&d, f, kernels, DTYPE_F32);
-    access = device_access(&d);
-    access.fixed = NULL;
+    struct param_access access = device_access(&d);
     TRY_OUT(model_open(&d, true, &model));
     for (int i = 0; i < 3; i++) {
         memset(f->done, 0, sizeof f->done);
