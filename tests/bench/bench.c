@@ -1,9 +1,6 @@
 /* tessera-bench NAME [--json] [--dir DIR]: the command line; what each benchmark
  * prints stands in bench.h. */
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"

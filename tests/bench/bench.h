@@ -132,8 +132,13 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "src/base/err.h"
 

@@ -1,15 +1,10 @@
 /* tessera-bench ckpt, one of the ranks: saves and loads a state in turns with
  * plain writes of the same bytes. */
-#include <assert.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

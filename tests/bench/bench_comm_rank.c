@@ -1,7 +1,5 @@
 /* tessera-bench comm, one of the ranks: times our sum of gradients in turns
  * with MPI_Allreduce(). */
-#include <stdio.h>
-#include <string.h>
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"

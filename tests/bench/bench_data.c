@@ -2,8 +2,6 @@
  * fast as this machine, from files and from a server that thinks 50 ms before it
  * answers. Samples of 2048 tokens, eight in a batch, in 32 shards of 256 KiB, in
  * the canonical order. */
-#include <stdio.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

@@ -2,11 +2,7 @@
  * multiply-adds in registers. Bursts of some 10 ms take turns: peak, ours and
  * back in the opposite order; a figure is the median of its bursts. That the
  * products are right is for tests/test_kernels_gemm.c. */
-#include <assert.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
 #include "src/base/arena.h"

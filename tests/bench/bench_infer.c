@@ -1,10 +1,6 @@
 /* tessera-bench infer; see bench.h. */
 #include "tests/bench/bench.h"
 
-#include <omp.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"

@@ -1,7 +1,5 @@
 /* tessera-bench comm --nodes, one of the ranks: steps by each strategy, and what they
  * send between the nodes. */
-#include <stdio.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"

@@ -1,7 +1,5 @@
 /* tessera-bench comm --plan: what an exchange of gradients sends between the nodes of a
  * machine that need not be there, by the routes of its ranks (src/parallel/route.h). */
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/model/model_config.h"
 #include "src/parallel/route.h"

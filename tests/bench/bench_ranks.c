@@ -2,9 +2,6 @@
 #include "tests/bench/bench_ranks.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -4,10 +4,6 @@
  * with experts, where both models are there. */
 #include "tests/bench/bench.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,14 +1,9 @@
 /* Chat templates: whatever a file holds, it is refused or makes a text, within
  * the limits of work and memory. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/text/chat/chat_parse.h"
 #include "src/text/chat/chat_impl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 /* What is left of a conversation's work, so that a run takes milliseconds. */
 #define WORK ((int64_t)1 << 22)

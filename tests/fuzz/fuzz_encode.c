@@ -1,17 +1,15 @@
 /* Texts of any bytes through the encoders of small files: tokens give the text
  * back, and the parts of a cut text give the tokens of the whole. The first byte
  * chooses file and flags. */
-#include <assert.h>
 
 #include "src/base/array.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/tokenizer_fallback.h"
 
 /* Each of bytes without and with NFC and added tokens, then those of
  * characters. */
 #define BYTE_FILES (2 * (NONE + 1))
 #define FILES (BYTE_FILES + FALLBACK_KINDS)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 struct both {
     struct tokenizer *tokenizer;

@@ -1,18 +1,10 @@
 /* A gauntlet file of any bytes: refused, or tasks, categories and averages that
  * name each other within bounds. One task's file, "t", is there. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/eval/gauntlet.h"
+#include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 const char *__lsan_default_suppressions(void);
 
 /* libconfig loses a string where text ends within quotes, once for each file. */
@@ -21,22 +13,12 @@ const char *__lsan_default_suppressions(void)
     return "leak:libconfig";
 }
 
-static char folder[] = "/tmp/tessera-fuzz.XXXXXX";
-
-static void remove_folder(void)
-{
-    (void)fsio_remove_tree(folder);
-}
-
 static void make_folder(void)
 {
     char path[FSIO_PATH_MAX];
-    static bool made;
-    if (made)
-        return;
-    made = mkdtemp(folder) != NULL && atexit(remove_folder) == 0 &&
-           fsio_path(path, "%s/t", folder) == ERR_OK &&
-           fsio_write_hint(path, "{}\n", 3) == ERR_OK;
+    bool made = !fuzz_folder_make() ||
+                (fsio_path(path, "%s/t", fuzz_folder) == ERR_OK &&
+                 fsio_write_hint(path, "{}\n", 3) == ERR_OK);
     assert(made);
 }
 
@@ -83,17 +65,12 @@ static void check_scores(const struct gauntlet *gauntlet)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct gauntlet *gauntlet = NULL;
-    char path[64];
-    int file = memfd_create("gauntlet", MFD_CLOEXEC);
-    assert(file >= 0 && write(file, data, bytes) == (ssize_t)bytes);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     log_init("fuzz", -1, LOG_ERROR);
     make_folder();
-    if (gauntlet_read(path, folder, 17, &gauntlet) == ERR_OK) {
+    if (gauntlet_read(fuzz_file(data, bytes), fuzz_folder, 17, &gauntlet) == ERR_OK) {
         check_tasks(gauntlet);
         check_scores(gauntlet);
     }
     gauntlet_destroy(gauntlet);
-    close(file);
     return 0;
 }

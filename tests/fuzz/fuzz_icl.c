@@ -3,22 +3,14 @@
  * first byte is the kind and options, the second the number of shots, then comes
  * the task's file; what is in front of its first line end is also tried as
  * KIND:FILE:SHOTS. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/eval/icl_prompts.h"
+#include "tests/fuzz/fuzz.h"
 
 #define POSITIONS 64
 #define PROMPTS_MAX 16
 #define KINDS 4
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static const struct tokenizer *bytes_tokenizer(void)
 {
@@ -109,7 +101,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct icl_task task;
     struct icl_records *records = NULL;
-    char path[64];
     log_init("fuzz", -1, LOG_ERROR);
     try_parse(data, bytes);
     if (bytes < 2)
@@ -121,13 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     task.prompt_string = (data[0] & 16) != 0 ? "p" : "";
     task.cot_delimiter = (data[0] & 32) != 0 ? " so " : "";
     task.shots = data[1] % 8;
-    int file = memfd_create("task", MFD_CLOEXEC);
-    assert(file >= 0 && write(file, data + 2, bytes - 2) == (ssize_t)bytes - 2);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    task.file = path;
+    task.file = fuzz_file(data + 2, bytes - 2);
     if (icl_records_read(&task, &records) == ERR_OK)
         check_records(&task, records);
     icl_records_destroy(records);
-    close(file);
     return 0;
 }

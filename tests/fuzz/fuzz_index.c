@@ -1,17 +1,8 @@
 /* index.json of an MDS data set: what is accepted keeps what the header
  * promises. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/data/mds/mds_index.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static char folder[64];
+#include "tests/fuzz/fuzz.h"
 
 static void check_file(const struct file_entry *file)
 {
@@ -40,23 +31,11 @@ static void check_layout(const struct mds_layout *layout)
         assert(layout->role[MDS_TOKENS] >= 0);
 }
 
-static void remove_folder(void)
-{
-    (void)fsio_remove_tree(folder);
-}
-
 static void write_index(const void *data, size_t bytes)
 {
     char path[FSIO_PATH_MAX];
-    const char *base = getenv("TMPDIR");
-    if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "%.40s/index.XXXXXX",
-                 base != NULL ? base : "/dev/shm");
-        if (mkdtemp(folder) == NULL)
-            abort();
-        atexit(remove_folder);
-    }
-    if (fsio_path(path, "%s/" MDS_INDEX_NAME, folder) != ERR_OK)
+    (void)fuzz_folder_make();
+    if (fsio_path(path, "%s/" MDS_INDEX_NAME, fuzz_folder) != ERR_OK)
         abort();
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(data, 1, bytes, file) != bytes ||
@@ -69,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct mds_index *index = NULL;
     int64_t samples = 0;
     write_index(data, bytes);
-    if (mds_index_read(folder, &index) != ERR_OK)
+    if (mds_index_read(fuzz_folder, &index) != ERR_OK)
         return 0;
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info info = mds_pack_shard(&index->pack, s);

@@ -1,16 +1,8 @@
 /* JSON lines: the reader only gives what jansson gives. */
-#include <assert.h>
 #include <jansson.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "src/data/texts/jsonl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 static void check_line(const char *line, size_t bytes, const char *text,
                        size_t text_bytes)
@@ -24,14 +16,10 @@ static void check_line(const char *line, size_t bytes, const char *text,
 
 static void try_reader(const uint8_t *data, size_t bytes)
 {
-    char path[64];
     struct jsonl *reader = NULL;
     const char *text = "";
     size_t text_bytes = 0;
-    int file = memfd_create("lines", 0);
-    assert(file >= 0 && write(file, data, bytes) == (ssize_t)bytes);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (jsonl_open(path, NULL, &reader) == ERR_OK)
+    if (jsonl_open(fuzz_file(data, bytes), NULL, &reader) == ERR_OK)
         while (text != NULL &&
                jsonl_next_text(reader, "text", &text, &text_bytes) == ERR_OK)
             if (text != NULL) {
@@ -44,7 +32,6 @@ static void try_reader(const uint8_t *data, size_t bytes)
                            text, text_bytes);
             }
     jsonl_close(reader);
-    close(file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

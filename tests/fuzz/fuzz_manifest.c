@@ -1,16 +1,10 @@
 /* A checkpoint's manifest: what is accepted keeps what the header promises, and is
  * written and read as the same. An input is all of it before its CRC. */
-#include <assert.h>
 #include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/digest.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 static void check_shard(const struct ckpt_manifest *m,
                         const struct ckpt_shard *shard)

@@ -1,21 +1,12 @@
 /* An MDS shard whose index agrees about its length and number of samples: all
  * of them are read as training does and column by column. The first byte says
  * which columns there are, the rest is the file. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/data/mds/mds.h"
 #include "src/data/mds/mds_table.h"
+#include "tests/fuzz/fuzz.h"
 
 #define SAMPLES_MAX 64
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static const char *const encodings[] = {
     "ndarray:int32", "ndarray",       "bytes",   "ndarray:uint8:2,2",
@@ -76,19 +67,14 @@ static void read_sample(const struct mds_shard *shard, int64_t sample,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static int file = -1;
-    static char path[64];
     static FILE *null;
     struct fuzz_set set;
     struct mds_shard *shard = NULL;
     uint32_t samples = 0;
     if (bytes < 13)
         return 0;
-    if (file < 0) {
-        file = memfd_create("shard", 0);
+    if (null == NULL)
         null = fopen("/dev/null", "w");
-        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    }
     lay_out(&set, data[0]);
     memcpy(&samples, data + 1, sizeof samples);
     set.info.bytes = (int64_t)bytes - 1;
@@ -96,8 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     /* what an index with these figures is refused for */
     if (samples > SAMPLES_MAX || 4 * (int64_t)samples + 8 > set.info.bytes)
         return 0;
-    assert(file >= 0 && null != NULL && ftruncate(file, 0) == 0);
-    assert(fsio_pwrite(file, data + 1, bytes - 1, 0, path) == ERR_OK);
+    assert(null != NULL);
+    const char *path = fuzz_file(data + 1, bytes - 1);
     if (mds_shard_open(path, path, &set.info, false, 65536, &shard) != ERR_OK)
         return 0;
     for (int64_t s = 0; s < samples; s++)

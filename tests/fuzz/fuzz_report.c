@@ -2,19 +2,11 @@
  * tessera-top read them, also while they grow: a page and figures come of them,
  * or an error. Each line of the input belongs to the file that its first byte
  * names. */
-#include <assert.h>
 #include <jansson.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/report/report.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 static const struct {
     char letter;
@@ -24,27 +16,12 @@ static const struct {
     { 's', "samples.jsonl" }, { 'c', "config.cfg" },
 };
 
-static char folder[] = "/dev/shm/tessera-fuzz.XXXXXX";
-
-static void remove_folder(void)
-{
-    (void)fsio_remove_tree(folder);
-}
-
-static void make_folder(void)
-{
-    static bool made;
-    if (!made)
-        made = mkdtemp(folder) != NULL && atexit(remove_folder) == 0;
-    assert(made);
-}
-
 /* Of the input's lines from `begin` up to `end` those of one file. */
 static void write_file(const uint8_t *data, size_t begin, size_t end,
                        size_t number, const char *mode)
 {
     char path[FSIO_PATH_MAX];
-    assert(fsio_path(path, "%s/%s", folder, files[number].name) == ERR_OK);
+    assert(fsio_path(path, "%s/%s", fuzz_folder, files[number].name) == ERR_OK);
     FILE *file = fopen(path, mode);
     assert(file != NULL);
     while (begin < end) {
@@ -69,8 +46,8 @@ static void check_report(struct run_history *run)
 {
     char page[FSIO_PATH_MAX], figures[FSIO_PATH_MAX];
     struct report report = { .plots = NULL };
-    assert(fsio_path(page, "%s/page", folder) == ERR_OK);
-    assert(fsio_path(figures, "%s/figures", folder) == ERR_OK);
+    assert(fsio_path(page, "%s/page", fuzz_folder) == ERR_OK);
+    assert(fsio_path(figures, "%s/figures", fuzz_folder) == ERR_OK);
     if (report_create(&run, 1, 1.5, &report) == ERR_OK &&
         report_html(&report, page) == ERR_OK &&
         report_json(&report, figures) == ERR_OK) {
@@ -90,9 +67,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         end = memchr(data + half, '\n', bytes - half);
     half = end != NULL ? (size_t)(end - data) + 1 : bytes;
     log_init("fuzz", -1, LOG_ERROR);
-    make_folder();
+    (void)fuzz_folder_make();
     write_files(data, 0, half, "w");
-    if (run_history_create(folder, &run) == ERR_OK) {
+    if (run_history_create(fuzz_folder, &run) == ERR_OK) {
         write_files(data, half, bytes, "a");
         if (run_history_update(run) == ERR_OK)
             check_report(run);

@@ -2,7 +2,6 @@
  * index of a folder with two good files. Each is refused, or all that it has
  * can be read. */
 #include <assert.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,10 @@
 /* SentencePiece models of any bytes: refused, or made into a tokenizer.json that
  * the reader of such files takes. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/log.h"
 #include "src/text/tokenizer/sentencepiece.h"
 #include "src/text/tokenizer/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -1,13 +1,8 @@
 /* Addresses, S3's answers and files of credentials, whose kind is the first
  * byte. What an address becomes must be an address again. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/data/remote/store_url.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 static void try_url(const char *text)
 {

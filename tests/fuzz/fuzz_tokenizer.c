@@ -1,17 +1,9 @@
 /* A tokenizer.json of any bytes: refused, or a tokenizer whose encoder and
  * decoder do what they say on a short text. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/text/tokenizer/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 static void use(const struct tokenizer *tokenizer)
 {
@@ -39,14 +31,9 @@ static void use(const struct tokenizer *tokenizer)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct tokenizer *tokenizer = NULL;
-    char path[64];
-    int fd = memfd_create("tokenizer", MFD_CLOEXEC);
-    assert(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     log_init("fuzz", -1, LOG_ERROR);
-    if (tokenizer_create(path, &tokenizer) == ERR_OK)
+    if (tokenizer_create(fuzz_file(data, bytes), &tokenizer) == ERR_OK)
         use(tokenizer);
     tokenizer_destroy(tokenizer);
-    close(fd);
     return 0;
 }

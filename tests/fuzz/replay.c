@@ -4,12 +4,10 @@
  * files, such as those of a crash, are arguments. */
 #include <dirent.h>
 
-#include "src/base/fsio.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/tap.h"
 
 #define INPUT_BYTES_MAX ((size_t)64 << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void replay(const char *path)
 {

@@ -9,8 +9,6 @@
  * machine does not count.
  */
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,6 +18,7 @@
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/values.h"
 #include "src/data/texts/source.h"
+#include "tests/interop/need.h"
 
 #define SAMPLES 40
 #define HASHES 8
@@ -134,14 +133,6 @@ static enum err encode_images(const char *encoding, const uint32_t *bytes,
         sum += bytes[i];
     }
     return buffer_add(out, data, sum);
-}
-
-static void need(enum err rc)
-{
-    if (rc == ERR_OK)
-        return;
-    fprintf(stderr, "%s\n", err_text());
-    exit(1);
 }
 
 static void put(struct buffer *out, const void *data, size_t bytes)

@@ -2,24 +2,15 @@
  * from standard input and writes for each its tokens and the text that they
  * give (count, tokens, bytes, text), all numbers uint32; "encode FILE TEXT"
  * prints the megabytes per second of processor time of one thread. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/text/tokenizer/tokenizer.h"
+#include "tests/interop/need.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 30)
-
-static void need(enum err rc)
-{
-    if (rc == ERR_OK)
-        return;
-    fprintf(stderr, "encode: %s\n", err_text());
-    exit(1);
-}
 
 static void put(const void *data, size_t size, size_t count)
 {

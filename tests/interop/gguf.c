@@ -2,27 +2,18 @@
  * tensors as floats to standard output, "gguf copy FILE OUT TYPE" writes the same
  * keys and tensors, with tensors of two dimensions and more as TYPE and the
  * others as F32, "gguf tokenizer FILE FOLDER" the files of its tokenizer. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fsio.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/gguf/gguf_writer.h"
+#include "tests/interop/need.h"
 
 #define PIECE 4096 /* blocks that are read at once */
 
 static uint8_t scratch[PIECE * 4 * GGUF_BLOCKS_NUMBERS_MAX];
 static float numbers[PIECE * GGUF_BLOCKS_NUMBERS_MAX];
 static uint8_t written[PIECE * 4 * GGUF_BLOCKS_NUMBERS_MAX];
-
-static void need(enum err rc)
-{
-    if (rc == ERR_OK)
-        return;
-    fprintf(stderr, "gguf: %s\n", err_text());
-    exit(1);
-}
 
 /* The type of a copy; the numbers of a tensor as blocks of it, or as floats. */
 static enum gguf_blocks_type of_copy(const struct gguf_tensor *tensor,

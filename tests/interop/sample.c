@@ -2,18 +2,8 @@
  * number of tokens so far, int32; top_k, int64; temperature, top_p, min_p and
  * repetition_penalty, double; logits, float; tokens, int32) and writes the
  * probabilities of each, doubles. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "src/infer/sample.h"
-
-static void need(enum err rc)
-{
-    if (rc == ERR_OK)
-        return;
-    fprintf(stderr, "sample: %s\n", err_text());
-    exit(1);
-}
+#include "tests/interop/need.h"
 
 static void *get(size_t size, size_t count)
 {
