@@ -12,17 +12,8 @@ setup_file() {
     "$BATS_TEST_DIRNAME/english-text" 400000 >"$DIR/text"
     "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
         --shard-bytes 200000 --out "$DIR/data" "$DIR/text"
-    : >"$DIR/rules"
-    "$(dirname "$BIN")/http_server" "$DIR/data" "$DIR/rules" >"$DIR/port" 3>&- &
-    echo $! >"$DIR/server.pid"
-    wait_for 5 test -s "$DIR/port"
-    train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
-    digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    kill "$(cat "$DIR/server.pid")" || true
-    rm -rf "$DIR"
+    serve "$DIR/data"
+    reference "${FEW[@]}"
 }
 
 FEW=(train.max_duration=12ba checkpoint.interval=3ba eval.interval=12ba)
@@ -32,11 +23,6 @@ setup() {
     REMOTE=("${FEW[@]}" "data.train=$ADDRESS/train" "data.eval=$ADDRESS/eval")
     : >"$DIR/rules"
     sleep 0.1
-}
-
-same_bits() { # RUN
-    [ "$(basename "$(newest "$1")")" = step-000000012 ]
-    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
 }
 
 nothing_left() {

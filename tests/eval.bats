@@ -115,12 +115,8 @@ score() { # NAME [COMMAND...] -- OPTION...: $1.json and $1.lines
 
 # Two ranks with the task files of $DIR/rank0 and $DIR/rank1.
 apart() { # CODE TEXT COMMAND...: fails on account of the data
-    local code=$1 text=$2
-    shift 2
     # shellcheck disable=SC2016 # of the rank's shell
-    run "$MPIRUN" 2 sh -c 'cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"' sh "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]]
+    ends "$1" "$2" "$MPIRUN" 2 sh -c 'cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"' sh "${@:3}"
 }
 
 @test "ranks that have read other tasks do not score them" {
@@ -208,11 +204,7 @@ apart() { # CODE TEXT COMMAND...: fails on account of the data
 }
 
 fails() { # CODE TEXT ARGUMENT...
-    local code=$1 text=$2
-    shift 2
-    run "$EVAL" "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]]
+    ends "$1" "$2" "$EVAL" "${@:3}"
 }
 
 @test "wrong usage and wrong files are told" {

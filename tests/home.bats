@@ -10,10 +10,7 @@ DOORS=(load weights eval digest import tokenize)
 setup_file() {
     data_folder
     mkdir -p "$DIR/s3/bucket/text/more" "$DIR/tmp"
-    : >"$DIR/rules"
-    "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
-    echo $! >"$DIR/server.pid"
-    wait_for 5 test -s "$DIR/port"
+    serve "$DIR/s3"
     store
     train 1 "$DIR/run" train.max_duration=12ba checkpoint.mirror=s3://bucket/m checkpoint.mirror_keep=3
     "$BIN/tessera-hf" export "$DIR/run" --out "$DIR/hub"
@@ -25,11 +22,6 @@ setup_file() {
     for door in "${DOORS[@]}"; do
         "door_$door" "$DIR/ref.$door" "$DIR/ref.$door"
     done
-}
-
-teardown_file() {
-    kill "$(cat "$DIR/server.pid")" || true
-    rm -rf "$DIR"
 }
 
 store() {
@@ -48,11 +40,6 @@ setup() {
 teardown() {
     rules ""
     rm -rf "$DIR"/tmp/*
-}
-
-rules() { # TEXT
-    printf '%s\n' "$1" >"$DIR/rules"
-    sleep 0.1
 }
 
 # door_NAME PLACE OUT: what is made in PLACE, and OUT.is, by which it is compared

@@ -9,8 +9,7 @@ none_in() { # GROUP of processes
 
 setup_file() {
     data_folder
-    train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
-    digest "$DIR/ref" >"$DIR/ref.digest"
+    reference
 }
 
 @test "a command gets the event's line of JSON, once for each" {

@@ -8,17 +8,8 @@ load run_helpers
 setup_file() {
     data_folder
     mkdir -p "$DIR/s3/bucket"
-    : >"$DIR/rules"
-    "$(dirname "$BIN")/http_server" "$DIR/s3" "$DIR/rules" >"$DIR/port" 3>&- &
-    echo $! >"$DIR/server.pid"
-    wait_for 5 test -s "$DIR/port"
-    train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
-    digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    kill "$(cat "$DIR/server.pid")" || true
-    rm -rf "$DIR"
+    serve "$DIR/s3"
+    reference "${FEW[@]}"
 }
 
 FEW=(train.max_duration=12ba checkpoint.interval=3ba eval.interval=12ba log.level=info)
@@ -29,16 +20,6 @@ setup() {
     rules ""
     MIRROR=("${FEW[@]}" "checkpoint.mirror=s3://bucket/$BATS_TEST_NUMBER")
     THERE=$DIR/s3/bucket/$BATS_TEST_NUMBER
-}
-
-rules() { # TEXT
-    printf '%s\n' "$1" >"$DIR/rules"
-    sleep 0.1
-}
-
-same_bits() { # RUN
-    [ "$(basename "$(newest "$1")")" = step-000000012 ]
-    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
 }
 
 # all_whole: whatever has a manifest there is a checkpoint whose every byte is good

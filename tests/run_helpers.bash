@@ -34,8 +34,22 @@ nan_row() {
         seek=$((8 + header + at + 4 * width * $2))
 }
 
+# serve FOLDER: at port $(cat "$DIR/port"), with what is to go wrong in $DIR/rules
+serve() {
+    : >"$DIR/rules"
+    "$(dirname "$BIN")/http_server" "$1" "$DIR/rules" >"$DIR/port" 3>&- &
+    echo $! >"$DIR/server.pid"
+    wait_for 5 test -s "$DIR/port"
+}
+
+rules() { # TEXT
+    printf '%s\n' "$1" >"$DIR/rules"
+    sleep 0.1
+}
+
 # of a file that has nothing else to end
 teardown_file() {
+    [ ! -e "${DIR:-}/server.pid" ] || kill "$(cat "$DIR/server.pid")" || true
     rm -rf "${DIR:-}"
 }
 
@@ -108,6 +122,18 @@ newest() { # DIR
 
 digest() { # DIR: of the newest checkpoint
     "$BIN/tessera-ckpt" digest "$(newest "$1")"
+}
+
+# reference [key=value ...]: $DIR/ref, a run that nothing disturbs
+reference() {
+    train 1 "$DIR/ref" "$@" >"$DIR/ref.log" 2>&1
+    digest "$DIR/ref" >"$DIR/ref.digest"
+}
+
+# same_bits RUN: it has come as far as that one, to the same bits
+same_bits() {
+    [ "$(basename "$(newest "$1")")" = "$(basename "$(newest "$DIR/ref")")" ]
+    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
 }
 
 # descendants PID: all processes below it, one a line

@@ -8,17 +8,11 @@ load slurm_helpers
 load admin_helpers
 
 setup_file() {
-    load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 6
     cp "$TESSERA_INSTALL/etc/tessera.conf" "$DIR/tessera.conf"
     cp "$TESSERA_INSTALL/libexec/tessera/node-health" \
         "$TESSERA_INSTALL/libexec/tessera/node-health.real"
-}
-
-teardown_file() {
-    load slurm_helpers
-    cluster_stop
 }
 
 setup() {

@@ -14,7 +14,6 @@ THIRD=100mbit
 TIMES=${TESSERA_FABRIC_TIMES:-3}
 
 setup_file() {
-    load slurm_helpers
     "$CLUSTER" possible || return 0
     command -v tc >/dev/null || return 0
     export TESSERA_CLUSTER_LEAVES=2
@@ -25,11 +24,6 @@ setup_file() {
     for node in n{1..6}; do
         "$CLUSTER" rate "$node" $RATE
     done
-}
-
-teardown_file() {
-    load slurm_helpers
-    cluster_stop
 }
 
 setup() {

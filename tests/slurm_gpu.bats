@@ -34,16 +34,10 @@ xid() {
 }
 
 setup_file() {
-    load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 4
     fake_gpus
     slow_steps 0.1
-}
-
-teardown_file() {
-    load slurm_helpers
-    cluster_stop
 }
 
 setup() {

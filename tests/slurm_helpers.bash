@@ -65,6 +65,11 @@ cluster_stop() {
     rm -rf "$DIR"
 }
 
+# of a file that has nothing else to end
+teardown_file() {
+    cluster_stop
+}
+
 # Skips the test, visibly, where the cluster cannot run.
 need_cluster() {
     local why

@@ -33,7 +33,6 @@ restarted() { # NAME
 }
 
 setup_file() {
-    load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 8
     # takes most of a check's 5 s where others compute
@@ -49,11 +48,6 @@ sbatch --parsable --job-name=child --nodes=1 --ntasks=1 --output=child.out \
         until [ -e child.go ]; do sleep 0.2; done; echo to its end' >child.job
 END
     chmod +x "$TESSERA_CLUSTER_DIR/home/submit_child"
-}
-
-teardown_file() {
-    load slurm_helpers
-    cluster_stop
 }
 
 setup() {

@@ -5,8 +5,7 @@
 load slurm_helpers
 
 setup_file() {
-    "$BATS_TEST_DIRNAME/cluster" possible >/dev/null || return 0
-    load slurm_helpers
+    "$CLUSTER" possible >/dev/null || return 0
     TESSERA_CLUSTER_NAME=north cluster_start 1
     export NORTH=$TESSERA_CLUSTER_DIR SOUTH=$DIR/south
     mkdir "$SOUTH"

@@ -52,7 +52,6 @@ turns_bad() { # NAME NODE
 }
 
 setup_file() {
-    load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 32
     home=$TESSERA_CLUSTER_DIR/home
@@ -103,11 +102,6 @@ END
         kill_in_training batchhost head 3>&- &
         { kill_in_training spare tail cut && measure_restart spare; } 3>&- &
     } >"$DIR/harm.log" 2>&1
-}
-
-teardown_file() {
-    load slurm_helpers
-    cluster_stop
 }
 
 setup() {

@@ -6,8 +6,7 @@ load run_helpers
 
 setup_file() {
     data_folder
-    train 1 "$DIR/ref"
-    digest "$DIR/ref" >"$DIR/ref.digest"
+    reference
 }
 
 AUTO=(checkpoint.interval=auto checkpoint.keep=0 log.level=info)

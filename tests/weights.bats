@@ -28,15 +28,6 @@ uuid() { # DIR
     grep -o '"run_uuid": *"[^"]*"' "$(newest "$1")/MANIFEST.json" | head -n 1
 }
 
-# ends CODE TEXT RANKS DIR SETTING...: so the run ends, and this it says
-ends() {
-    local code=$1 text=$2
-    shift 2
-    run train "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]]
-}
-
 @test "the weights are those of the other run, the position is step 0" {
     train 1 "$DIR/still" "${FROM[@]}" "model.weights=$DIR/base" \
         train.max_duration=1ba optimizer.lr=0
@@ -71,7 +62,7 @@ ends() {
     wait "$pid" || true
     rm -rf "$DIR/lent"
     rm -rf "$DIR"/killed/checkpoints/step-00000000[3-9]
-    ends 0 "is for the first start only" 1 "$DIR/killed" "${FROM[@]}" \
+    ends 0 "is for the first start only" train 1 "$DIR/killed" "${FROM[@]}" \
         "model.weights=$DIR/lent" log.level=info checkpoint.interval=1ba
     [ "$(digest "$DIR/killed")" = "$want" ]
 }
@@ -92,17 +83,17 @@ ends() {
 
 @test "what does not match is one list of names and shapes" {
     # settings first, then the first ten tensors
-    ends 93 "weights: and 14 more" 2 "$DIR/wrong" "${FROM[@]}" \
+    ends 93 "weights: and 14 more" train 2 "$DIR/wrong" "${FROM[@]}" \
         "model.weights=$DIR/base" model.ffn_width=256 model.n_layers=5
     [[ "$output" == *"weights: model.n_layers is 5, that of the weights 4; "*"model.ffn_width is 256, that of the weights 512"*"blocks.0.ffn.up_proj.weight is [512, 128] there, [256, 128] in the model"* ]]
     [[ "$output" == *"blocks.2.ffn.down_proj.weight is [128, 512] there"* ]]
     [[ "$output" == *"model.weights: model.n_layers is 5, "*"24 tensors do not match"* ]]
     [ "$(grep -c 'weights: transformer' <<<"$output")" -eq 10 ]
-    ends 93 "weights: model.n_layers is 1, that of the weights 4" 1 "$DIR/wrong" \
+    ends 93 "weights: model.n_layers is 1, that of the weights 4" train 1 "$DIR/wrong" \
         "${FROM[@]}" "model.weights=$DIR/base" model.n_layers=1
     [[ "$output" == *"weights 4"*"is [128] there and not in the model"* ]]
     ends 93 "2 settings differ: model.n_heads is 8, that of the weights 4; model.activation is silu" \
-        1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" model.n_heads=8 model.activation=silu
+        train 1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" model.n_heads=8 model.activation=silu
     [ ! -e "$DIR/wrong/metrics.jsonl" ] || [ ! -s "$DIR/wrong/metrics.jsonl" ]
     # a plan says the same
     run "$BIN/tessera-plan" "model.weights=$DIR/base" model.ffn_width=256
@@ -142,15 +133,15 @@ ends() {
 
 @test "settings that do nothing, and paths without a model, are errors" {
     ends 64 "model.weights_ignore does nothing without model.weights" \
-        1 "$DIR/none" model.weights_ignore='*'
-    ends 64 checkpoint.load_ignore 1 "$DIR/none" checkpoint.load_ignore='*'
-    ends 64 checkpoint.load_weights_only 1 "$DIR/none" checkpoint.load_weights_only=true
-    ends 64 "from one of them" 1 "$DIR/none" "model.weights=$DIR/base" \
+        train 1 "$DIR/none" model.weights_ignore='*'
+    ends 64 checkpoint.load_ignore train 1 "$DIR/none" checkpoint.load_ignore='*'
+    ends 64 checkpoint.load_weights_only train 1 "$DIR/none" checkpoint.load_weights_only=true
+    ends 64 "from one of them" train 1 "$DIR/none" "model.weights=$DIR/base" \
         "checkpoint.load=$DIR/base"
-    ends 64 "give one of them" 1 "$DIR/none" "${FROM[@]}"
+    ends 64 "give one of them" train 1 "$DIR/none" "${FROM[@]}"
     ends 64 "command line: model.weights: $DIR/nowhere: no such file" \
-        1 "$DIR/none" "${FROM[@]}" "model.weights=$DIR/nowhere"
-    ends 64 "holds no model" 2 "$DIR/none" "model.weights=$DIR/data"
+        train 1 "$DIR/none" "${FROM[@]}" "model.weights=$DIR/nowhere"
+    ends 64 "holds no model" train 2 "$DIR/none" "model.weights=$DIR/data"
 }
 
 @test "damage in a shard ends the start on all ranks, with its name" {
@@ -162,7 +153,7 @@ ends() {
     for at in $(seq 5000 50000 "$size"); do
         printf 'damage' | dd of="$shard" bs=1 conv=notrunc status=none seek="$at"
     done
-    ends 93 "shard-00001-of-00002.h5" 2 "$DIR/hurt" "${FROM[@]}" \
+    ends 93 "shard-00001-of-00002.h5" train 2 "$DIR/hurt" "${FROM[@]}" \
         "model.weights=$(newest "$DIR/damaged")"
 }
 
@@ -173,9 +164,9 @@ ends() {
         --out "$DIR/bpe" "$DIR/text"
     local bpe=("${FROM[@]}" "model.weights=$DIR/base" train.max_duration=1ba
         "data.train=$DIR/bpe" data.eval= eval.samples=0)
-    ends 93 "model.weights_tokenizer" 2 "$DIR/bpe-run" "${bpe[@]}"
+    ends 93 "model.weights_tokenizer" train 2 "$DIR/bpe-run" "${bpe[@]}"
     [[ "$output" == *"was trained with another tokenizer"* ]]
-    ends 0 "was trained with another tokenizer" 1 "$DIR/bpe-run" "${bpe[@]}" \
+    ends 0 "was trained with another tokenizer" train 1 "$DIR/bpe-run" "${bpe[@]}" \
         model.weights_tokenizer=any
     [[ "$output" == *"300 tokens, the weights of"*"were trained with 257"* ]]
 }
@@ -183,7 +174,7 @@ ends() {
 @test "data whose texts end with another token are warned of, once" {
     "$BIN/tessera-hf" export "$DIR/base" --out "$DIR/hf"
     sed -i 's/"eos_token_id": 256/"eos_token_id": 10/' "$DIR"/hf/*.json
-    ends 0 "texts of the data end" 2 "$DIR/ends" "${FROM[@]}" \
+    ends 0 "texts of the data end" train 2 "$DIR/ends" "${FROM[@]}" \
         "model.weights=$DIR/hf" train.max_duration=1ba
     [ "$(grep -c "texts of the data end with token 256, those that .*/hf was trained with did with 10" <<<"$output")" -eq 1 ]
     run train 1 "$DIR/same-end" "${FROM[@]}" "model.weights=$DIR/base" \
@@ -194,10 +185,10 @@ ends() {
 @test "experts that nothing balances are warned of" {
     train 1 "$DIR/moe" train.max_duration=1ba model.experts=2 \
         model.experts_top_k=1
-    ends 0 "model.balance_weight is 0, and " 1 "$DIR/moe-on" "${FROM[@]}" \
+    ends 0 "model.balance_weight is 0, and " train 1 "$DIR/moe-on" "${FROM[@]}" \
         "model.weights=$DIR/moe" train.max_duration=1ba
     [[ "$output" == *"does not say otherwise"* ]]
-    ends 0 "" 1 "$DIR/moe-said" "${FROM[@]}" "model.weights=$DIR/moe" \
+    ends 0 "" train 1 "$DIR/moe-said" "${FROM[@]}" "model.weights=$DIR/moe" \
         train.max_duration=1ba model.balance_weight=0.01
     [[ "$output" != *"balance_weight"* ]]
 }
@@ -215,7 +206,7 @@ ends() {
     # other data and another schedule, then on from its own checkpoint
     "$BIN/tessera-data" tokenize --seq-len 64 --out "$DIR/more" "$DIR/text"
     ends 0 "the data or their order change after step 8 (checkpoint.load)" \
-        1 "$DIR/changed" "checkpoint.load=$DIR/long" train.max_duration=10ba \
+        train 1 "$DIR/changed" "checkpoint.load=$DIR/long" train.max_duration=10ba \
         "data.train=$DIR/more" optimizer.lr=1e-4
     train 2 "$DIR/changed" "checkpoint.load=$DIR/gone" train.max_duration=12ba \
         "data.train=$DIR/more" optimizer.lr=1e-4 model.preset=weights
@@ -237,10 +228,10 @@ ends() {
     cat "$DIR/differ"
     run grep -v norm_f "$DIR/differ"
     [ "$status" -eq 1 ]
-    ends 93 "is not in the model" 1 "$DIR/no1" "${FROM[@]}" \
+    ends 93 "is not in the model" train 1 "$DIR/no1" "${FROM[@]}" \
         "checkpoint.load=$DIR/base" optimizer.name=lion
     [[ "$output" == *"optimizer/exp_avg_sq/"* ]]
-    ends 93 "train.global_batch = 8, now it is 16" 1 "$DIR/no2" "${FROM[@]}" \
+    ends 93 "train.global_batch = 8, now it is 16" train 1 "$DIR/no2" "${FROM[@]}" \
         "checkpoint.load=$DIR/base" train.global_batch=16
 }
 
