@@ -75,7 +75,3 @@ enum err data_split(struct data_options *options);
 
 /* Name, encoding and size of each column, a line each. */
 enum err data_columns_list(const char *folder);
-
-/* The column of samples [from, from + count), a line each; raw: its bytes with
- * nothing between them. */
-enum err data_columns_cat(const struct data_options *options);

@@ -43,7 +43,9 @@ enum err data_columns_list(const char *folder)
     return ERR_OK;
 }
 
-enum err data_columns_cat(const struct data_options *options)
+/* The column of samples [from, from + count), a line each; raw: its bytes with
+ * nothing between them. */
+static enum err data_columns_cat(const struct data_options *options)
 {
     assert(options->operand_count == 1);
     enum err rc = ERR_OK;

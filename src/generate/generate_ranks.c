@@ -15,7 +15,7 @@
  * slots are empty at a round's end more often. */
 #define ROUND 4
 
-bool generate_ranks_several(const struct generate_engine *engine)
+static bool generate_ranks_several(const struct generate_engine *engine)
 {
     return comm_size(engine->comm) > 1;
 }

@@ -6,8 +6,6 @@
 #include "src/base/array.h"
 #include "src/generate/generate_engine.h"
 
-/* Whether there are several. */
-bool generate_ranks_several(const struct generate_engine *engine);
 bool generate_ranks_first(const struct generate_engine *engine);
 
 /* Every rank gets rank 0's prompts, [*count] in *list, which it frees, of tokens in

@@ -89,8 +89,6 @@ void plot_mark(struct plot *plot, double x)
 {
     if (plot->mark_count < PLOT_MARKS_MAX)
         plot->marks[plot->mark_count++] = x;
-    else
-        plot->marks_left_out = true;
 }
 
 bool plot_is_empty(const struct plot *plot)

@@ -42,7 +42,6 @@ struct plot {
     int series_count;
     double marks[PLOT_MARKS_MAX]; /* x of thin lines: attempts begin */
     int mark_count;
-    bool marks_left_out; /* there were more */
 };
 
 /* Where a plot's data lie on its drawing. */

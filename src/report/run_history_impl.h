@@ -40,7 +40,6 @@ struct run_clock {
     int64_t first_step;     /* the first logged one; -1: none */
     int64_t kept_us;        /* of training that was not done again so far */
     int64_t kept_steps;     /* likewise */
-    int64_t hardware_us;    /* when it had its state; 0: not known */
     int64_t heard_us;       /* its last sign of life */
     int64_t stop_us;        /* it told its end then; 0: it did not */
     int64_t commit_step;    /* the newest commit's; -1: none */

@@ -57,11 +57,9 @@ static void take_start(struct run_attempt *attempt, struct run_clock *clock,
                     json_string_value(json_array_get(hosts, 0)));
 }
 
-static void take_hardware(struct run_attempt *attempt, struct run_clock *clock,
-                          const json_t *line, int64_t time_us)
+static void take_hardware(struct run_attempt *attempt, const json_t *line)
 {
     const char *devices = text(line, "devices");
-    clock->hardware_us = time_us;
     attempt->device = devices != NULL && devices[0] != '\0';
     run_reader_text(attempt->devices, sizeof attempt->devices, devices);
     attempt->threads = (int)ledger_whole(line, "threads", 1e5, 1);
@@ -336,7 +334,7 @@ static enum err take_event(struct run_history *history, int attempt,
     if (strcmp(event, "start") == 0)
         take_start(of, clock, &history->reader->pause, line, time_us);
     else if (strcmp(event, "hardware") == 0)
-        take_hardware(of, clock, line, time_us);
+        take_hardware(of, line);
     else if (strcmp(event, "memory") == 0)
         of->memory_peak = ledger_whole(line, "peak", 1e18, 0);
     else if (strcmp(event, "commit") == 0)

@@ -35,10 +35,6 @@ static enum err ema_check(const void *settings,
 static enum err ema_needs(const void *settings, struct algorithm_needs *needs)
 {
     (void)settings;
-    if (needs->swaps)
-        return err_set(ERR_USAGE, "another algorithm has weights for "
-                                  "evaluations: leave one of them out");
-    needs->swaps = true;
     return algorithm_keep(needs, "ema", true);
 }
 

@@ -18,10 +18,6 @@ struct swa {
 static enum err swa_needs(const void *settings, struct algorithm_needs *needs)
 {
     (void)settings;
-    if (needs->swaps)
-        return err_set(ERR_USAGE, "another algorithm has weights for "
-                                  "evaluations: leave one of them out");
-    needs->swaps = true;
     return algorithm_keep(needs, "swa", true);
 }
 

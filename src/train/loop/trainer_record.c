@@ -109,11 +109,8 @@ static bool answer(struct step_record *record)
 {
     const struct step_rank *all = record->of_rank;
     bool alike = true;
-    record->step_s_sum = record->loader_s_sum = 0.0;
     memset(record->agreed, 0, sizeof record->agreed);
     for (int r = 0; r < record->ranks; r++) {
-        record->step_s_sum += all[r].step_s;
-        record->loader_s_sum += all[r].loader_s;
         for (int i = 0; i < ASK_COUNT; i++)
             if (all[r].asks[i] > record->agreed[i])
                 record->agreed[i] = all[r].asks[i];

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_settings.h"
 
 #define DECLARE(name, settings, help)                                          \
@@ -201,11 +200,15 @@ enum err algorithm_named(const struct algorithm *algorithm, enum err rc)
 }
 
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
-                        bool saved)
+                        bool mean)
 {
+    if (mean && needs->swaps)
+        return err_set(ERR_USAGE, "another algorithm has weights for "
+                                  "evaluations: leave one of them out");
+    needs->swaps = needs->swaps || mean;
     for (int i = 0; i < REPLICA_KEPT; i++)
         if (needs->kept[i].name == NULL) {
-            needs->kept[i] = (struct replica_kept){ name, saved };
+            needs->kept[i] = (struct replica_kept){ name, mean };
             return ERR_OK;
         }
     return err_set(ERR_USAGE,

@@ -127,9 +127,10 @@ enum err algorithms_swap(const struct algorithms *algorithms);
 
 /* --- for algorithms --- */
 
-/* Ask for a tensor beside the moments; its number in *index. */
+/* Ask for a tensor beside the moments. mean: of weights, for evaluations, which one
+ * algorithm may have and checkpoints hold. */
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
-                        bool saved);
+                        bool mean);
 /* Its number when the replica is there. */
 int algorithm_kept(const struct algorithm_needs *needs, const char *name);
 

@@ -73,7 +73,6 @@ struct step_record {
 
     /* from batch_end on, the same on all ranks */
     const struct step_rank *of_rank; /* [ranks] */
-    double step_s_sum, loader_s_sum;
     int64_t agreed[ASK_COUNT];
 
     struct step_eval eval; /* from eval_end on, the same but for seconds */
