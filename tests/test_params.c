@@ -24,6 +24,17 @@ static struct model_config config_of(enum model_init init)
                                   .init_std = 0.03 };
 }
 
+static struct params *create(struct model_config config, float **w)
+{
+    struct params *params = NULL;
+    if (params_create(&config, &params) != ERR_OK ||
+        (*w = malloc((size_t)params->elements * sizeof **w)) == NULL)
+        abort();
+    memset(*w, 0xff, (size_t)params->elements * sizeof **w);
+    params_init(params, 17, 0, params->elements, *w);
+    return params;
+}
+
 static const struct param *find(const struct params *params, const char *name)
 {
     for (int i = 0; i < params->count; i++)
@@ -90,16 +101,10 @@ static void test_kinds(void)
         { "baseline", MODEL_INIT_BASELINE, 0.03, 0.03, 0.03, 0.03, 0.03, 4.0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_config config = config_of(cases[i].init);
-        struct params *params = NULL;
+        float *w = NULL;
+        struct params *params = create(config_of(cases[i].init), &w);
         bool uniform = cases[i].init == MODEL_INIT_KAIMING_UNIFORM ||
                        cases[i].init == MODEL_INIT_XAVIER_UNIFORM;
-        if (params_create(&config, &params) != ERR_OK)
-            abort();
-        float *w = malloc((size_t)params->elements * sizeof *w);
-        if (w == NULL)
-            abort();
-        params_init(params, 17, 0, params->elements, w);
         const float *qkv =
             w + find(params, "transformer.blocks.3.attn.Wqkv.weight")->offset;
         tap_ok(tensor_spread(params, w, "transformer.wte.weight", cases[i].wte,
@@ -131,15 +136,10 @@ static void test_kinds(void)
 static void test_logits(enum model_init init, bool tied)
 {
     struct model_config config = config_of(init);
-    struct params *params = NULL;
+    float *w = NULL;
     const char *name = tied ? "transformer.wte.weight" : "lm_head.weight";
     config.tied = tied;
-    if (params_create(&config, &params) != ERR_OK)
-        abort();
-    float *w = malloc((size_t)params->elements * sizeof *w);
-    if (w == NULL)
-        abort();
-    params_init(params, 17, 0, params->elements, w);
+    struct params *params = create(config, &w);
     tap_ok(tensor_spread(params, w, name, sqrt(PARAM_LOGIT_VARIANCE / D),
                          init == MODEL_INIT_KAIMING_UNIFORM),
            "logits: %s", name);
@@ -151,18 +151,13 @@ static void test_logits(enum model_init init, bool tied)
 static void test_experts(void)
 {
     struct model_config config = config_of(MODEL_INIT_XAVIER_NORMAL);
-    struct params *params = NULL;
+    float *w = NULL;
     config.experts = 4;
     config.experts_top_k = 2;
     config.ffn = FFN_GLU;
     config.ffn_width = 64;
     config.init_embedding_std = 0.5;
-    if (params_create(&config, &params) != ERR_OK)
-        abort();
-    float *w = malloc((size_t)params->elements * sizeof *w);
-    if (w == NULL)
-        abort();
-    params_init(params, 17, 0, params->elements, w);
+    struct params *params = create(config, &w);
     double one = sqrt(2.0 / (128.0 + 64.0));
     tap_ok(tensor_spread(params, w, "transformer.blocks.0.ffn.experts.mlp.w1",
                          one, false),
@@ -205,16 +200,13 @@ static void test_constants(const struct params *params, const float *w)
 
 static void test_intervals(void)
 {
-    struct model_config config = config_of(MODEL_INIT_XAVIER_UNIFORM);
-    struct params *params = NULL;
-    if (params_create(&config, &params) != ERR_OK)
-        abort();
+    float *whole = NULL;
+    struct params *params =
+        create(config_of(MODEL_INIT_XAVIER_UNIFORM), &whole);
     size_t bytes = (size_t)params->elements * sizeof(float);
-    float *whole = malloc(bytes), *part = malloc(bytes);
-    if (whole == NULL || part == NULL)
+    float *part = malloc(bytes);
+    if (part == NULL)
         abort();
-    memset(whole, 0xff, bytes);
-    params_init(params, 17, 0, params->elements, whole);
     test_constants(params, whole);
     int64_t qkv = find(params, "transformer.blocks.1.attn.Wqkv.weight")->offset;
     const int64_t cuts[] = { 0,
