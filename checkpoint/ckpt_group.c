@@ -1,7 +1,6 @@
 /* Who is in a group, and what its maker has to know. */
 #include "checkpoint/ckpt_group.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * nodes. */
 #include "healthcheck/health.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>

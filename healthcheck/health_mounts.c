@@ -14,7 +14,6 @@
 #include "healthcheck/health_checks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <mntent.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -15,7 +15,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -7,7 +7,6 @@
 #include "healthcheck/health.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,8 +2,6 @@
  * as late as a stream allows. */
 #pragma once
 
-#include <stdlib.h>
-
 #include "kernels/kernels.h"
 #include "tests/deferred_memory.h"
 #include "tests/replica_world.h"

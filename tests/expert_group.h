@@ -13,8 +13,7 @@
 #define LAYERS 2
 #define DEADLINE_S 120
 
-/* --- the group
- * ------------------------------------------------------------------ */
+/* --- the group --- */
 
 struct letter {
     const void *data; /* NULL: none is under way */
@@ -147,8 +146,7 @@ static inline bool all_delivered(const struct world *world)
     return fine;
 }
 
-/* --- the parameters of a rank
- * --------------------------------------------------- */
+/* --- the parameters of a rank --- */
 
 static inline bool is_experts(const struct model_fixture *f, int block)
 {

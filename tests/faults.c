@@ -1,15 +1,9 @@
 #include "tests/faults.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"

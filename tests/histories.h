@@ -6,10 +6,6 @@
  *     PROGRAM --seed N      make simulate SEED=N: one, step by step */
 #pragma once
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 /* The history adds what it breaks to *violations. */

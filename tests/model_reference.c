@@ -9,8 +9,7 @@
 #include "tests/model_reference_impl.h"
 #include "tests/rope_reference.h"
 
-/* --- rows
- * ---------------------------------------------------------------------- */
+/* --- rows --- */
 
 static double bf16(double x)
 {
@@ -129,8 +128,7 @@ static double activation(const struct run *run, double x)
     return activation_value(model_activation_op(run->config->activation), x);
 }
 
-/* --- attention
- * ------------------------------------------------------------------ */
+/* --- attention --- */
 
 static void clip(struct run *run, double *x, int64_t n)
 {
@@ -273,8 +271,7 @@ static void attention(struct run *run, int layer, const double *x,
     free(slopes);
 }
 
-/* --- the feed-forward branch
- * ---------------------------------------------------- */
+/* --- the feed-forward branch --- */
 
 /* hidden[f]; gate and the biases may be NULL. */
 static void hidden_layer(const struct run *run, const double *h,
@@ -453,8 +450,7 @@ static void ffn(struct run *run, int layer, const double *x, double *branch)
     free(counts);
 }
 
-/* --- the whole
- * ------------------------------------------------------------------- */
+/* --- the whole --- */
 
 static void add_branch(const struct run *run, int layer, const char *part,
                        const double *branch, double *x)

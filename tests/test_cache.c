@@ -1,7 +1,6 @@
 /* Data sets that are fetched or unpacked into a cache: by one process and
  * several, killed, bounded, poisoned. */
 #include <dirent.h>
-#include <errno.h>
 #include <glob.h>
 #include <signal.h>
 #include <sys/wait.h>

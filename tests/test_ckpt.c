@@ -5,10 +5,8 @@
 #include <sys/wait.h>
 
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "src/base/digest.h"
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 /* More than two write pieces, not a multiple of a block. */

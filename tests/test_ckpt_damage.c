@@ -6,7 +6,6 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/tools/ckpt_tools.h"
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 #define SHARD "shard-00000-of-00001.h5"

@@ -1,7 +1,6 @@
 /* Two checkpoints compared: values, forms, catalogues, states. */
 #include "checkpoint/tools/ckpt_tools.h"
 
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 #define MANY 1500000 /* two windows */

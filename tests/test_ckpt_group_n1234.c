@@ -7,7 +7,6 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/files/ckpt_view.h"
-#include "src/base/log.h"
 #include "tests/ckpt_sharding.h"
 
 static bool named;

@@ -5,7 +5,6 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 #define STEPS 12

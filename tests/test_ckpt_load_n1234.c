@@ -3,7 +3,6 @@
  * some ranks can open; and damage that one rank meets. Any number of ranks. */
 #include "checkpoint/ckpt_load_private.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "src/base/log.h"
 #include "tests/ckpt_sharding.h"
 
 /* --- tests --- */

@@ -7,8 +7,6 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "src/base/clock.h"
-#include "src/base/log.h"
 #include "tests/ckpt_ranks.h"
 
 /* Larger than the pieces in which elements are converted. */

@@ -8,7 +8,6 @@
  */
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "src/base/log.h"
 #define BIG_ROWS 1700 /* as the commands' tests know it */
 #include "tests/ckpt_ranks.h"
 

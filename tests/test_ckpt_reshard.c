@@ -2,7 +2,6 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_tools.h"
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 #define STEP 9

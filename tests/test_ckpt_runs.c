@@ -1,10 +1,6 @@
 /* Extents of a manifest as runs that go on with those of the shard before: what is
  * written is read again, in few bytes where ranks are cut alike; and whatever is
  * wrong with a run is refused with the file's name. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_shard.h"
 #include "tests/ckpt_fixture.h"

@@ -5,12 +5,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
-#include "src/base/log.h"
 #include "tests/ckpt_ranks.h"
 
 #define DEADLINE_S 1.0

@@ -1,12 +1,10 @@
 /* Tensors as one array, whatever parts they are stored in, and the statistics
  * of their values. */
-#include <fcntl.h>
 #include <malloc.h>
 
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/tools/ckpt_tools.h"
 #include "checkpoint/tools/ckpt_tensor.h"
-#include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
 /* --- boxes --- */

@@ -3,7 +3,6 @@
 #include "src/comm/comm_nccl_library.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 #include "tests/tap.h"
 

@@ -2,9 +2,6 @@
 #include "src/comm/comm_impl.h"
 #include "tests/tap.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define RANKS 64
 #define MANY 160
 

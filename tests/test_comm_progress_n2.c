@@ -1,7 +1,5 @@
 /* A message between nodes goes on while both ranks compute, and neither looks. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/comm/comm.h"

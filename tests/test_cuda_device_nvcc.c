@@ -2,8 +2,6 @@
  * help, and leaves nothing behind; where there is one it is used. */
 #include "kernels/cuda/device/cuda_device.h"
 
-#include <stdlib.h>
-
 #include "src/base/timeline.h"
 #include "tests/tap.h"
 

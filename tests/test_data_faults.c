@@ -1,5 +1,4 @@
 /* Making, reading and looking at data sets while memory or files fail. */
-#include <unistd.h>
 
 #include "src/data/prepare/scan.h"
 #include "src/data/set/loader_ahead.h"

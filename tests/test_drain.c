@@ -1,6 +1,5 @@
 /* What Slurm prints is read, or is not known; and the ways from a bad verdict to
  * a drained node, one row each. Histories of many nodes are tests/simulate's. */
-#include <string.h>
 
 #include "src/base/fsio.h"
 #include "src/control/drain.h"

@@ -16,9 +16,6 @@
  *   line     every request ends with exactly one decision in the log
  *   end      every request ends, in time and without the lock */
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/control/drain.h"

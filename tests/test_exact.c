@@ -1,8 +1,6 @@
 #include "src/base/exact.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "tests/tap.h"

@@ -12,8 +12,6 @@
  * failures at random times, and must agree. */
 #include "checkpoint/ckpt_interval.h"
 
-#include <math.h>
-
 #include "tests/tap.h"
 
 struct budget {

@@ -3,9 +3,6 @@
  * as it must be. */
 #include "healthcheck/health_rounds.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "tests/tap.h"
 

@@ -1,8 +1,6 @@
 /* What a job does next: a row for each way that an attempt can end. */
 #include "src/control/job_words.h"
 
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define WORDS_MAX 40

@@ -15,7 +15,6 @@
  *   stop       STOP ends a job that was to be requeued, and no job that was asked to
  *              stop goes on, whatever slow node the run has left
  *   step       nothing is decided twice, nor begun beside what still runs */
-#include <string.h>
 
 #include "src/base/exit_code.h"
 #include "src/base/rng.h"

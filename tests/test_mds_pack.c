@@ -2,10 +2,6 @@
  * columns are, what comes out is what went in. */
 #include "src/data/mds/mds_pack.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define MANY 100000

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tests/data_fixture.h"
 

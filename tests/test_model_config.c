@@ -2,15 +2,12 @@
  * what a configuration may not be. */
 #include "src/model/model_config.h"
 
-#include <math.h>
-
 #include "kernels/kernels.h"
 #include "src/model/block_embed.h"
 #include "src/model/params.h"
 #include "tests/tap.h"
 
-/* --- counts
- * --------------------------------------------------------------------- */
+/* --- counts --- */
 
 static void test_counts(void)
 {
@@ -127,8 +124,7 @@ static void test_slopes(void)
     }
 }
 
-/* --- what a configuration may not be
- * ----------------------------------------------- */
+/* --- what a configuration may not be --- */
 
 #define WRONG(what, ...)                                                       \
     static void wrong_##what(struct model_config *c)                           \
@@ -195,8 +191,7 @@ static void test_failures(void)
     }
 }
 
-/* --- the table of tensors
- * ----------------------------------------------------------- */
+/* --- the table of tensors --- */
 
 #define LAYOUT .d_model = 64, .n_heads = 4, .vocab_size = 100, .max_seq_len = 20
 
@@ -425,8 +420,7 @@ static void test_layouts(void)
     }
 }
 
-/* --- what embeddings are multiplied by
- * ------------------------------------------------------------- */
+/* --- what embeddings are multiplied by --- */
 
 static float factor;
 

@@ -12,8 +12,7 @@
     .activation = MODEL_SILU, .router_normalize = 1.0
 #define GATED_8 GATED, .experts = 8
 
-/* --- what is compared
- * ------------------------------------------------------------ */
+/* --- what is compared --- */
 
 struct style {
     const char *name;
@@ -208,8 +207,7 @@ static void create_alone(struct member *alone, const struct style *style,
     }
 }
 
-/* --- the same bits
- * ---------------------------------------------------------------- */
+/* --- the same bits --- */
 
 /* What the gradients of a rank should be: its dense part, and of its experts
  * that of each leaf. */
@@ -318,8 +316,7 @@ static void test_device(const struct kernels *kernels)
         fixture_destroy(alone[r].f);
 }
 
-/* --- memory and failures
- * ---------------------------------------------------------- */
+/* --- memory and failures --- */
 
 static void test_plan(const struct kernels *kernels)
 {

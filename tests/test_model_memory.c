@@ -41,8 +41,7 @@ static const struct {
 };
 #define STYLES (sizeof styles / sizeof styles[0])
 
-/* --- the same bits
- * ---------------------------------------------------------------- */
+/* --- the same bits --- */
 
 static const char *const choices[] = {
     "block",
@@ -106,8 +105,7 @@ static void test_choices(const struct kernels *kernels)
     }
 }
 
-/* --- fewer bits
- * -------------------------------------------------------------------- */
+/* --- fewer bits --- */
 
 static const struct {
     const char *name;
@@ -186,8 +184,7 @@ static void test_packing(const struct kernels *kernels)
     }
 }
 
-/* --- the words
- * --------------------------------------------------------------------- */
+/* --- the words --- */
 
 /* want: a digit per block, the sum of enum model_recompute. */
 static void test_words(void)

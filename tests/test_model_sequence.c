@@ -36,8 +36,7 @@ static const struct {
 };
 #define CASES (sizeof cases / sizeof cases[0])
 
-/* --- what is computed
- * ------------------------------------------------------------- */
+/* --- what is computed --- */
 
 static bool close_to(struct leaf_loss got, struct model_reference_loss want)
 {
@@ -261,8 +260,7 @@ static void test_chunks_apart(const struct kernels *kernels)
     fixture_destroy(f);
 }
 
-/* --- memory
- * ----------------------------------------------------------------------- */
+/* --- memory --- */
 
 static const struct {
     const char *recompute;
@@ -349,8 +347,7 @@ static void test_plan(const struct kernels *kernels, const char *name,
     fixture_destroy(f);
 }
 
-/* --- failures
- * --------------------------------------------------------------------- */
+/* --- failures --- */
 
 /* A group of two whose other rank is not there, and whose call number fail_at
  * fails. */

@@ -1,7 +1,6 @@
 /* What root reads on a node: the site's settings, a user's verdict, Slurm's Gres.
  * What is done with them is tests/health_admin.bats's. */
 #include <jansson.h>
-#include <string.h>
 
 #include "src/node/node_events.h"
 #include "src/node/node_gpus.h"

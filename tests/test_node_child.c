@@ -1,12 +1,8 @@
 /* A child that has had no processor yet does not hang: node_child() waits longer for
  * it than for one that sleeps, and not for ever for one that goes on and on. */
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/node/node_child.h"

@@ -10,7 +10,6 @@
  *             only where the job goes on
  *   line      each bad verdict and each warning has its line, and nothing else
  *   end       a check ends, and a quick one after its first answer, unless suspects are needed */
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/control/nodes.h"

@@ -4,7 +4,6 @@
 #include <limits.h>
 
 #include "kernels/kernels.h"
-#include "src/base/rng.h"
 #include "src/parallel/route.h"
 #include "tests/tap.h"
 

@@ -1,9 +1,6 @@
 /* SentencePiece models: what comes of one, what is refused and how, and files
  * that are cut off or changed at any byte. tests/interop/pieces.sh has
  * the library beside it. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "src/text/tokenizer/sentencepiece.h"
 #include "src/text/tokenizer/tokenizer.h"

@@ -1,6 +1,5 @@
 /* Who owns what: every slot and element has exactly one owner, balanced. */
 
-#include "kernels/kernels.h"
 #include "src/parallel/owner.h"
 #include "src/parallel/shard.h"
 #include "tests/tap.h"

@@ -5,7 +5,6 @@
 #include "src/base/log.h"
 #include "src/data/remote/store.h"
 #include "src/data/remote/store_sign.h"
-#include "src/data/remote/store_url.h"
 #include "tests/data_fixture.h"
 #include "tests/http_server.h"
 

@@ -3,7 +3,6 @@
  * refusals. */
 #include <arpa/inet.h>
 #include <pthread.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include "src/base/log.h"

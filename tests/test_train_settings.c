@@ -1,6 +1,5 @@
 /* The run's settings: completion, cross-checks, the hash, and what stays. */
 #include "src/train/settings/train_settings.h"
-#include "src/train/start/start_settings.h"
 
 #include "src/data/set/dataset.h"
 #include "src/train/plan/trainer_backend.h"

@@ -1,10 +1,8 @@
 /* The indexes of a run's data sets are read by one rank of a node, and are there once
  * for its ranks, as each would have read them itself. */
 #include <malloc.h>
-#include <unistd.h>
 
 #include "src/base/regular.h"
-#include "src/train/start/run_data.h"
 #include "src/train/start/start.h"
 #include "tests/trainer_world.h"
 

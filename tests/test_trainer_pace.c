@@ -1,5 +1,4 @@
 /* What a rank may compute without a pause follows from its steps. */
-#include <stdlib.h>
 
 #include "src/train/loop/trainer.h"
 #include "tests/tap.h"

@@ -6,7 +6,6 @@
 #include "src/base/log.h"
 #include "src/model/model.h"
 #include "src/train/loop/trainer.h"
-#include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
 #include "tests/run_settings.h"
 

@@ -23,7 +23,6 @@
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_rebuild.h"
 #include "src/base/digest.h"
-#include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/base/log.h"
 

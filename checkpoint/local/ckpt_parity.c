@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "src/base/digest.h"
-#include "src/base/fsio.h"
 #include "src/base/new.h"
 
 #define PAGE 4096

@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_read.h"

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/base/settings/settings_list.h"
 #include "src/parallel/optimizer/optimizer.h"
 #include "src/train/run/events.h"
 #include "src/train/settings/schedule.h"

@@ -16,7 +16,6 @@
  * again. */
 #include "kernels/cpu/cpu_gemm.h"
 
-#include <limits.h>
 #include <omp.h>
 #include <string.h>
 

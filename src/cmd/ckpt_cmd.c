@@ -15,7 +15,6 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
-#include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/mirror/home.h"
 

@@ -8,7 +8,6 @@
  * alone. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"

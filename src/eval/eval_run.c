@@ -4,13 +4,11 @@
  * prompts made, outputs begun. Every step ends with all ranks agreeing, so that
  * they fail together and by the name of the first mistake. Results are counts and
  * sums that each rank has; rank 0 shows them. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/err.h"
 #include "src/base/jsontext.h"
-#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/comm/comm.h"

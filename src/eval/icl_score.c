@@ -21,7 +21,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/eval/icl_answer.h"

@@ -19,7 +19,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"

@@ -17,7 +17,6 @@
 #include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/infer/infer_impl.h"
-#include "src/model/model_config.h"
 
 /* --- layout --- */
 

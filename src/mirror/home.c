@@ -6,11 +6,9 @@
  * they would in a run directory or a model's folder. */
 #include "src/mirror/home_impl.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "tests/gpu/predict_note.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,9 +3,6 @@
  * product calls it, as one rank of P. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "src/model/params.h"
 #include "tests/growth/stub_comm.h"
 #include "tests/tap.h"

@@ -1,5 +1,4 @@
 /* Rows of what a step adds up over all ranks. */
-#include <math.h>
 
 #include "src/parallel/owner.h"
 #include "tests/growth/growth.h"

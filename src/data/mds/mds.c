@@ -22,7 +22,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"

@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"

@@ -29,7 +29,6 @@
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/publish.h"
 #include "src/data/prepare/scan.h"
-#include "src/data/set/dataset.h"
 #include "src/data/set/sidecar.h"
 
 #define MERGE_COPY_BYTES ((size_t)1 << 20)

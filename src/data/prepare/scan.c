@@ -25,7 +25,6 @@
 #include "src/data/prepare/progress.h"
 #include "src/data/set/sidecar.h"
 #include "src/data/set/values.h"
-#include "src/text/tokenizer/tokenizer.h"
 
 /* Samples between looks at the clock and the stop flag. */
 #define SCAN_POLL_SAMPLES 256

@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"

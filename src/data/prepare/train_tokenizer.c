@@ -27,7 +27,6 @@
 #include "src/base/regular.h"
 #include "src/data/prepare/tokenize_round.h"
 #include "src/text/tokenizer/tokenizer.h"
-#include "src/text/tokenizer/bpe_train.h"
 
 struct train_tokenizer_job {
     const struct train_tokenizer_options *options;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
 #include "src/base/regular.h"

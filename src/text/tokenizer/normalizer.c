@@ -21,7 +21,6 @@
 #include <utf8proc.h>
 
 #include "src/base/new.h"
-#include "src/text/unicode.h"
 
 #define NORMALIZER_STEPS_MAX 16
 #define NORMALIZER_TEXT_MAX 63 /* bytes of a pattern, or of what replaces it */

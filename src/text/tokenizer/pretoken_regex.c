@@ -16,7 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/base/array.h"
 #include "src/base/new.h"
 
 /* --- stand-ins for characters, numbered by category and then by interval ---

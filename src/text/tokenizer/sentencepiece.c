@@ -19,7 +19,6 @@
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
-#include "src/base/new.h"
 #include "src/text/tokenizer/sentencepiece_beside.h"
 #include "src/text/unicode.h"
 

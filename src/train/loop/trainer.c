@@ -22,7 +22,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/comm/topology.h"
-#include "src/data/set/loader.h"
 #include "src/data/set/order.h"
 #include "src/job/stop.h"
 #include "src/train/plan/trainer_backend.h"

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/train/settings/trainer_schedule.h"

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"

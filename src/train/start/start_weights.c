@@ -18,7 +18,6 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/formats/weights.h"
 #include "src/mirror/home.h"
 
 /* What of a model's settings a run may choose anew, and what is seen by
