@@ -205,7 +205,7 @@ EOF
     [ "$status" -eq 0 ]
     [ "${#lines[@]}" -eq 1 ]
     [ "$(jq -c '[.strategies[] | .strategy != "hsdp" and .ratio > 0.98 and .ratio < 1.05]' \
-        <<<"$output")" = "[true,true,true,true,true,false]" ]
+        <<<"$output")" = "[true,true,true,true,true,false,true,true,true]" ]
     within "value >= 1" internode_bytes_ratio
     within "value > 0" elastic_ratio_nodes internode_time_ratio
     [ "$(jq '[.strategies[].step_ms] | min > 0' <<<"$output")" = true ]

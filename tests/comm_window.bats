@@ -40,16 +40,25 @@ reduces() {
     make_data
     train 1 "$DIR/one"
     train 4 "$DIR/node"
+    [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
     # shellcheck disable=SC2016
     printf '%s\n' '#!/bin/sh' \
         'exec unshare --uts sh -c "hostname node\$((OMPI_COMM_WORLD_RANK / 2))
             exec \"\$@\"" sh "$@"' >"$DIR/on-node"
     chmod +x "$DIR/on-node"
-    local command
-    command_of 3 "$DIR/nodes"
-    "$MPIRUN" 3 "$DIR/on-node" "${command[@]:2}"
-    [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
-    [ "$(digest "$DIR/nodes")" = "$(digest "$DIR/one")" ]
+    local command ranks strategy
+    for ranks in 3 4; do
+        for strategy in ddp zero1; do
+            command_of "$ranks" "$DIR/$strategy$ranks"
+            "$MPIRUN" "$ranks" "$DIR/on-node" "${command[@]:2}" parallel.strategy=$strategy
+            [ "$(digest "$DIR/$strategy$ranks")" = "$(digest "$DIR/one")" ]
+        done
+    done
+    # each on a node of its own
+    sed -i 's: / 2: / 1:' "$DIR/on-node"
+    command_of 2 "$DIR/apart"
+    "$MPIRUN" 2 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero1
+    [ "$(digest "$DIR/apart")" = "$(digest "$DIR/one")" ]
 }
 
 @test "neighbours that share weights on two nodes for no need are told" {

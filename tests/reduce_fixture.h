@@ -87,35 +87,64 @@ static const struct kernels fixture_kernels = {
     .zero = fixture_zero,
 };
 
-/* Let this rank's slots of a batch finish. Every `stride`th element of the
- * arena has a value, the others are zero. */
-static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
-                                     int slots, int64_t elements, int batch,
-                                     int64_t stride)
+/* Every `stride`th element has a value, the others are zero. */
+static inline void fixture_fill(float *gradient, int64_t begin, int64_t end,
+                                int batch, int slot, int64_t stride)
+{
+    memset(gradient + begin, 0, (size_t)(end - begin) * sizeof *gradient);
+    for (int64_t i = (begin + stride - 1) / stride * stride; i < end;
+         i += stride)
+        gradient[i] += fixture_value(batch, slot, i);
+}
+
+/* The rank's last slot, piece by piece as backward has them: pairs of them the other way
+ * round, and in some batches the first ones are left to reduce_slot_done(). */
+static inline enum err fixture_pieces(struct reduce *reduce,
+                                      const struct owner *owner,
+                                      float *gradient, int batch, int slot,
+                                      int64_t stride)
+{
+    int count = owner->block_count;
+    memset(gradient, 0xff, (size_t)owner->elements * sizeof *gradient);
+    for (int i = count - 1; i >= 0; i--) {
+        int piece = (i ^ 1) < count ? i ^ 1 : i;
+        const struct owner_block *b = &owner->blocks[piece];
+        fixture_fill(gradient, b->offset, b->offset + b->elements, batch, slot,
+                     stride);
+        if (b->elements > 0 && i >= batch % 3 * 2)
+            TRY(reduce_piece_done(reduce, piece));
+    }
+    return ERR_OK;
+}
+
+/* Let this rank's slots of a batch finish; owner: of pieces, or NULL. */
+static inline enum err fixture_slots(struct reduce *reduce,
+                                     const struct owner *owner, int rank,
+                                     int ranks, int slots, int64_t elements,
+                                     int batch, int64_t stride)
 {
     int end = shard_slot_begin(rank + 1, ranks, slots);
-    reduce_begin(reduce);
+    reduce_begin(reduce, batch % 2 != 0);
     for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++) {
         float *gradient = reduce_slot(reduce);
-        memset(gradient, 0, (size_t)elements * sizeof *gradient);
-        for (int64_t i = 0; i < elements; i += stride)
-            gradient[i] += fixture_value(batch, s, i);
+        if (owner != NULL && s + 1 == end)
+            TRY(fixture_pieces(reduce, owner, gradient, batch, s, stride));
+        else
+            fixture_fill(gradient, 0, elements, batch, s, stride);
         TRY(reduce_slot_done(reduce));
     }
     return ERR_OK;
 }
 
-/* Elements of the interval whose bits are not those of the serial tree. */
-static inline int64_t fixture_wrong(const float *own, int rank, int ranks,
-                                    int slots, int64_t elements, int batch,
+/* Elements of an interval whose bits are not those of the serial tree. */
+static inline int64_t fixture_wrong(const float *total, int64_t begin,
+                                    int64_t end, int slots, int batch,
                                     int64_t stride)
 {
     int64_t wrong = 0;
-    int64_t begin = shard_begin(elements, rank, ranks);
-    int64_t end = shard_begin(elements, rank + 1, ranks);
     for (int64_t i = begin; i < end; i++) {
         float want = i % stride == 0 ? fixture_tree(batch, slots, i) : 0.0f;
-        wrong += !fixture_same_bits(own[i - begin], want);
+        wrong += !fixture_same_bits(total[i], want);
     }
     return wrong;
 }

@@ -12,6 +12,7 @@
 
 #define BATCHES 2
 #define NEVER (-1)
+#define GIVEN_UP (-2)
 #define EARLIER 10 /* steps of the run before the first batch */
 #define NO_LEAF (-1)
 #define LEAVES_MAX 256
@@ -314,7 +315,8 @@ static inline double loss_of(int batch, int leaf)
 }
 
 /* One batch up to the update; the weights are those of `reference`. fail_rank's
- * second leaf fails after so many calls, and the batch is given up. */
+ * second leaf fails after so many calls, and the batch is given up; or all ranks give it up
+ * before that. */
 static inline enum err
 play_batch(const struct world *world, struct replica *replica,
            const struct replica_options *options, struct replica *reference,
@@ -335,6 +337,10 @@ play_batch(const struct world *world, struct replica *replica,
          microstep++) {
         bool fails = microstep == 1 && world->rank == fail_rank;
         int leaf = replica_leaf(replica, microstep);
+        if (fail_calls == GIVEN_UP && microstep == 1) {
+            replica_give_up(replica);
+            failed = true;
+        }
         TRY(replica_begin_leaf(replica, microstep));
         /* before the model, where others need it */
         failed = failed || (fails && replica_shares(replica));
@@ -476,6 +482,9 @@ static inline void test_bits(struct world *world,
         if (fails)
             TRY_OUT(play_batch(world, replica, &options, whole, batch,
                                world->ranks - 1, 3 + 9 * batch, got));
+        if (fails)
+            TRY_OUT(play_batch(world, replica, &options, whole, batch,
+                               world->ranks, GIVEN_UP, got));
         TRY_OUT(play_batch(world, replica, &options, whole, batch, NEVER, NEVER,
                            got));
         TRY_OUT(

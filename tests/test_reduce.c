@@ -14,11 +14,11 @@ static void test_tree(struct comm *comm, struct comm_tensors *tensors,
                                 NULL, slots, &reduce);
     int64_t wrong = -1;
     if (rc == ERR_OK)
-        rc = fixture_slots(reduce, 0, 1, slots, elements, 1, 1);
+        rc = fixture_slots(reduce, NULL, 0, 1, slots, elements, 1, 1);
     if (rc == ERR_OK)
         rc = reduce_finish(reduce, &own);
     if (rc == ERR_OK)
-        wrong = fixture_wrong(own, 0, 1, slots, elements, 1, 1);
+        wrong = fixture_wrong(own, 0, elements, slots, 1, 1);
     tap_is_int(wrong, 0, "%d slots: the bits of the serial tree", slots);
     reduce_destroy(reduce);
 }
@@ -47,7 +47,7 @@ static void test_begin_again(struct comm *comm, struct comm_tensors *tensors)
     int64_t wrong = -1;
     enum err rc = reduce_create(comm, tensors, &fixture_kernels, &ctx, elements,
                                 NULL, 5, &reduce);
-    reduce_begin(reduce);
+    reduce_begin(reduce, false);
     for (int s = 0; s < 3; s++) {
         float *gradient = reduce_slot(reduce);
         memset(gradient, 0, (size_t)elements * sizeof *gradient);
@@ -55,10 +55,10 @@ static void test_begin_again(struct comm *comm, struct comm_tensors *tensors)
         rc |= reduce_slot_done(reduce);
     }
     (void)reduce_slot(reduce);
-    rc |= fixture_slots(reduce, 0, 1, 5, elements, 2, 1);
+    rc |= fixture_slots(reduce, NULL, 0, 1, 5, elements, 2, 1);
     rc |= reduce_finish(reduce, &own);
     if (rc == ERR_OK)
-        wrong = fixture_wrong(own, 0, 1, 5, elements, 2, 1);
+        wrong = fixture_wrong(own, 0, elements, 5, 2, 1);
     tap_is_int(wrong, 0, "an abandoned batch leaves nothing behind");
     reduce_destroy(reduce);
 }

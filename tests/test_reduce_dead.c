@@ -4,6 +4,7 @@
  * ranks under mpirun. */
 #include <dirent.h>
 
+#include "src/model/params.h"
 #include "src/parallel/shared_weights.h"
 #include "tests/dead_ranks.h"
 #include "tests/node_fixture.h"
@@ -19,15 +20,19 @@ static const struct {
     int victim;
     enum place place;
     int signal;
+    int piece; /* of blocks, at which it ends; 0: there is one piece */
 } cases[] = {
-    { "stopped before the exchange", 0, 3, BEFORE, SIGSTOP },
-    { "stopped while it adds", 0, 3, INSIDE, SIGSTOP },
-    { "killed while it adds", 0, 0, INSIDE, SIGKILL },
-    { "stopped before the weights", 0, 1, WEIGHTS, SIGSTOP },
-    { "two nodes: stopped before the exchange", 2, 3, BEFORE, SIGSTOP },
-    { "two nodes: stopped while it adds", 2, 3, INSIDE, SIGSTOP },
-    { "two nodes: killed while it adds", 2, 2, INSIDE, SIGKILL },
-    { "two nodes: killed before the weights", 2, 1, WEIGHTS, SIGKILL },
+    { "stopped before the exchange", 0, 3, BEFORE, SIGSTOP, 0 },
+    { "stopped while it adds", 0, 3, INSIDE, SIGSTOP, 0 },
+    { "killed while it adds", 0, 0, INSIDE, SIGKILL, 0 },
+    { "stopped before the weights", 0, 1, WEIGHTS, SIGSTOP, 0 },
+    { "two nodes: stopped before the exchange", 2, 3, BEFORE, SIGSTOP, 0 },
+    { "two nodes: stopped while it adds", 2, 3, INSIDE, SIGSTOP, 0 },
+    { "two nodes: killed while it adds", 2, 2, INSIDE, SIGKILL, 0 },
+    { "two nodes: killed before the weights", 2, 1, WEIGHTS, SIGKILL, 0 },
+    { "two nodes: stopped before a block", 2, 3, BEFORE, SIGSTOP, 2 },
+    { "two nodes: killed before a block", 2, 0, BEFORE, SIGKILL, 1 },
+    { "two nodes: stopped while it adds a block", 2, 2, INSIDE, SIGSTOP, 2 },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -40,6 +45,37 @@ static enum err add_or_end KERNEL_LIKE(add_tree)
     if (adding_signal != 0)
         raise(adding_signal);
     return fixture_add_tree(ctx, n, tree, out);
+}
+
+/* Blocks, as backward has them. */
+static enum err exchange_blocks(struct comm *comm, struct comm_tensors *tensors,
+                                const struct kernels *kernels, int number,
+                                enum place place)
+{
+    const struct kernel_ctx ctx = { .threads = 1 };
+    struct model_config config;
+    struct params *params;
+    struct owner *owner;
+    struct reduce *reduce;
+    float *total;
+    TRY(model_config_preset("mpt-tiny", &config));
+    TRY(params_create(&config, &params));
+    TRY(owner_create(params, OWNER_CUT_BLOCKS, comm_rank(comm), RANKS, 1, 1,
+                     &owner));
+    TRY(reduce_create(comm, tensors, kernels, &ctx, params->elements, owner,
+                      RANKS, &reduce));
+    TRY(comm_barrier(comm));
+    reduce_begin(reduce, false);
+    (void)reduce_slot(reduce);
+    for (int b = params->block_count - 1; b >= 0; b--) {
+        bool here = b == cases[number].piece;
+        if (place == BEFORE && here)
+            raise(cases[number].signal);
+        adding_signal = place == INSIDE && here ? cases[number].signal : 0;
+        TRY(reduce_piece_done(reduce, b));
+    }
+    TRY(reduce_slot_done(reduce));
+    return reduce_finish(reduce, &total);
 }
 
 static enum err exchange(struct comm *comm, int number)
@@ -56,10 +92,12 @@ static enum err exchange(struct comm *comm, int number)
     kernels.add_tree = add_or_end;
     TRY(comm_tensors_create(comm, kernels.memory, NULL, EXCHANGE_AUTO,
                             &tensors));
+    if (cases[number].piece > 0)
+        return exchange_blocks(comm, tensors, &kernels, number, place);
     TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, NULL, RANKS,
                       &reduce));
     TRY(shared_weights_create(comm, ELEMENTS, NULL, DTYPE_F32, &weights));
-    TRY(fixture_slots(reduce, rank, RANKS, RANKS, ELEMENTS, 0, 1));
+    TRY(fixture_slots(reduce, NULL, rank, RANKS, RANKS, ELEMENTS, 0, 1));
     TRY(comm_barrier(comm));
     if (place == BEFORE)
         raise(cases[number].signal);

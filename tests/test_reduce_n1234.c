@@ -4,6 +4,7 @@
  * one node and on several (node_fixture.h). */
 
 #include "src/base/log.h"
+#include "src/model/params.h"
 #include "src/parallel/shared_weights.h"
 #include "tests/node_fixture.h"
 #include "tests/reduce_fixture.h"
@@ -22,36 +23,38 @@ static void everywhere(struct comm *comm, bool pass, const char *what, int a,
 }
 
 /* Wrong elements of one batch; every second time all ranks get the total. */
-static enum err reduce_batch(struct reduce *reduce, int rank, int ranks,
-                             int slots, int64_t elements, int batch,
-                             int64_t stride, int64_t *wrong)
+static enum err reduce_batch(struct reduce *reduce, const struct owner *owner,
+                             int rank, int ranks, int slots, int64_t elements,
+                             int batch, int64_t stride, int64_t *wrong)
 {
     float *sum;
     *wrong = 0;
-    TRY(fixture_slots(reduce, rank, ranks, slots, elements, batch, stride));
-    if (batch % 2 == 0) {
-        TRY(reduce_finish(reduce, &sum));
-        *wrong =
-            fixture_wrong(sum, rank, ranks, slots, elements, batch, stride);
-        return ERR_OK;
-    }
-    TRY(reduce_finish_all(reduce, &sum));
-    for (int r = 0; r < ranks; r++)
-        *wrong += fixture_wrong(sum + shard_begin(elements, r, ranks), r, ranks,
-                                slots, elements, batch, stride);
+    TRY(fixture_slots(reduce, owner, rank, ranks, slots, elements, batch,
+                      stride));
+    TRY(reduce_finish(reduce, &sum));
+    if (batch % 2 != 0)
+        *wrong = fixture_wrong(sum, 0, elements, slots, batch, stride);
+    else if (owner == NULL)
+        *wrong = fixture_wrong(sum, shard_begin(elements, rank, ranks),
+                               shard_begin(elements, rank + 1, ranks), slots,
+                               batch, stride);
+    for (int b = 0; owner != NULL && b < owner->block_count; b++)
+        *wrong += fixture_wrong(sum, owner->blocks[b].begin,
+                                owner->blocks[b].end, slots, batch, stride);
     return ERR_OK;
 }
 
 static void test_tree(struct comm *comm, struct comm_tensors *tensors,
-                      const struct kernels *kernels, int slots, int chunks,
-                      int batches, int64_t stride)
+                      const struct kernels *kernels, const struct owner *owner,
+                      int slots, int chunks, int batches, int64_t stride)
 {
-    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
+    int64_t elements =
+        owner != NULL ? owner->elements : (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
     struct kernel_ctx ctx = { .threads = 1 };
     struct reduce *reduce = NULL;
-    bool pass = reduce_create(comm, tensors, kernels, &ctx, elements, NULL,
+    bool pass = reduce_create(comm, tensors, kernels, &ctx, elements, owner,
                               slots, &reduce) == ERR_OK;
     if (ranks > slots) {
         everywhere(comm, !pass, "refused: more ranks than slots", slots,
@@ -60,14 +63,37 @@ static void test_tree(struct comm *comm, struct comm_tensors *tensors,
     }
     for (int batch = 0; pass && batch < batches; batch++) {
         int64_t wrong;
-        enum err rc = reduce_batch(reduce, rank, ranks, slots, elements, batch,
-                                   stride, &wrong);
+        enum err rc = reduce_batch(reduce, owner, rank, ranks, slots, elements,
+                                   batch, stride, &wrong);
         if (rc != ERR_OK)
             tap_note("%s", err_text());
         pass = rc == ERR_OK && wrong == 0;
     }
-    everywhere(comm, pass, "the bits of the serial tree", slots, chunks);
+    everywhere(comm, pass,
+               owner != NULL ? "piece by piece" : "the bits of the serial tree",
+               slots, chunks);
     reduce_destroy(reduce);
+}
+
+/* The blocks of a model, one of which does not train. */
+static void test_pieces(struct comm *comm, struct comm_tensors *tensors,
+                        const struct kernels *kernels)
+{
+    const struct params_tuning tuning = { .freeze = "*blocks.1.*",
+                                          .targets = "" };
+    struct model_config config;
+    struct params *params = NULL;
+    struct owner *owner = NULL;
+    bool made = model_config_preset("mpt-tiny", &config) == ERR_OK;
+    config.n_layers = 3;
+    made = made && params_create_tuned(&config, &tuning, &params) == ERR_OK &&
+           owner_create(params, OWNER_CUT_BLOCKS, comm_rank(comm),
+                        comm_size(comm), 1, 1, &owner) == ERR_OK;
+    everywhere(comm, made && owner->blocks[2].elements == 0, "pieces", 0, 0);
+    for (int slots = 1; slots <= 9 && made; slots++)
+        test_tree(comm, tensors, kernels, owner, slots, 0, 6, 13);
+    owner_destroy(owner);
+    params_destroy(params);
 }
 
 static void test_gather(struct comm *comm, struct comm_tensors *tensors,
@@ -117,11 +143,12 @@ static void test_trees(struct comm *comm, struct comm_tensors *tensors,
 {
     for (int slots = 1; slots <= 9; slots++)
         for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++)
-            test_tree(comm, tensors, kernels, slots, sizes[c], 3, 1);
-    test_tree(comm, tensors, kernels, 16, 2, 2, 1);
-    test_tree(comm, tensors, kernels, 31, 5, 2, 1);
+            test_tree(comm, tensors, kernels, NULL, slots, sizes[c], 3, 1);
+    test_tree(comm, tensors, kernels, NULL, 16, 2, 2, 1);
+    test_tree(comm, tensors, kernels, NULL, 31, 5, 2, 1);
     /* Three rounds of the exchange with four ranks, the last one short. */
-    test_tree(comm, tensors, kernels, 125, 401, 2, 61);
+    test_tree(comm, tensors, kernels, NULL, 125, 401, 2, 61);
+    test_pieces(comm, tensors, kernels);
 }
 
 int main(int argc, char **argv)

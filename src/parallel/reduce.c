@@ -45,18 +45,47 @@ static int range_nodes(int rank, int count, int ranks, int slots,
     return deepest;
 }
 
-int64_t reduce_interval_begin(const struct reduce *reduce, int rank)
+int64_t reduce_interval_begin(const struct reduce *reduce, int piece, int rank)
 {
-    return shard_cut_begin(reduce->cut, reduce->elements, rank, reduce->ranks);
+    const struct owner *owner = reduce->owner;
+    if (owner == NULL)
+        return shard_begin(reduce->elements, rank, reduce->ranks);
+    return owner_begin(owner, piece, owner_place(owner, piece, rank));
 }
 
-int64_t reduce_interval(const struct reduce *reduce, int rank)
+int64_t reduce_interval(const struct reduce *reduce, int piece, int rank)
 {
-    return reduce_interval_begin(reduce, rank + 1) -
-           reduce_interval_begin(reduce, rank);
+    const struct owner *owner = reduce->owner;
+    int64_t begin = reduce_interval_begin(reduce, piece, rank);
+    if (owner == NULL)
+        return shard_begin(reduce->elements, rank + 1, reduce->ranks) - begin;
+    return owner_begin(owner, piece, owner_place(owner, piece, rank) + 1) -
+           begin;
 }
 
-/* Only elements, cut and ranks of `reduce` are there. */
+/* The longest interval of a piece, and what a rank has of all at most. */
+static void measure_pieces(const struct reduce *reduce, int64_t *longest,
+                           int64_t *own)
+{
+    *longest = *own = 0;
+    for (int p = 0; p < reduce->pieces; p++) {
+        int64_t most = 0;
+        for (int r = 0; r < reduce->ranks && reduce->pieces == 1; r++)
+            if (reduce_interval(reduce, p, r) > most)
+                most = reduce_interval(reduce, p, r);
+        if (reduce->pieces > 1)
+            most = owner_longest(reduce->owner, p);
+        *longest = most > *longest ? most : *longest;
+        *own += most;
+    }
+}
+
+static int pieces_of(const struct owner *owner, int ranks)
+{
+    return owner != NULL && ranks > 1 ? owner->block_count : 1;
+}
+
+/* Only elements, owner, pieces and ranks of `reduce` are there. */
 /* What each kind of memory must hold follows from how long every rank's list of
  * subtrees gets, which all can compute of all. What is received goes in rounds:
  * a partial of each subtree at a time, small enough for some tens of MiB and large
@@ -65,23 +94,22 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
                       struct shape *plan)
 {
     int ranks = reduce->ranks;
-    int64_t longest = 0;
+    int64_t longest, seen;
     int fewest = TREE_DEPTH_MAX;
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
         struct tree nodes;
         int deepest = range_nodes(r, 1, ranks, slots, &nodes);
-        int64_t own = reduce_interval(reduce, r);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
             plan->buffers = deepest;
         plan->partials += nodes.depth;
         plan->layers = nodes.depth > plan->layers ? nodes.depth : plan->layers;
         if (r == rank || (rank == REDUCE_ANY_RANK && nodes.depth < fewest))
             fewest = nodes.depth;
-        longest = own > longest ? own : longest;
     }
     if (ranks == 1)
         return;
+    measure_pieces(reduce, &longest, &seen);
     int64_t bytes = RECEIVE_BYTES_ALL / plan->partials;
     bytes = bytes > RECEIVE_BYTES_MAX ? RECEIVE_BYTES_MAX : bytes;
     bytes = bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes;
@@ -89,9 +117,8 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
     plan->span = plan->span > longest ? longest : plan->span;
     plan->rounds = (longest + plan->span - 1) / plan->span;
     plan->received = plan->partials - fewest;
-    plan->shared_bytes =
-        (size_t)plan->received * (size_t)longest * sizeof(float);
-    size_t pages = ((size_t)longest * sizeof(float) - 1) / PAGE_BYTES + 2;
+    plan->shared_bytes = (size_t)plan->received * (size_t)seen * sizeof(float);
+    size_t pages = ((size_t)seen * sizeof(float) - 1) / PAGE_BYTES + 2;
     plan->near_bytes = (size_t)plan->received * pages * PAGE_BYTES;
 }
 
@@ -110,6 +137,8 @@ static void layout_tables(struct reduce *reduce, struct arena *arena)
         arena, (size_t)(reduce->ranks + 1) * sizeof *reduce->first_partial);
     reduce->requests =
         arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
+    reduce->complete =
+        arena_take(arena, (size_t)reduce->pieces * sizeof *reduce->complete);
 }
 
 static void layout(struct reduce *reduce, struct arena *arena)
@@ -120,11 +149,14 @@ static void layout(struct reduce *reduce, struct arena *arena)
     reduce->receive = arena_take(arena, plan->receive_bytes);
 }
 
-void reduce_plan(int64_t elements, const int64_t *cut, int rank, int ranks,
-                 int slots, struct reduce_bytes *out)
+void reduce_plan(int64_t elements, const struct owner *owner, int rank,
+                 int ranks, int slots, struct reduce_bytes *out)
 {
     struct arena plan = { 0 };
-    struct reduce reduce = { .elements = elements, .cut = cut, .ranks = ranks };
+    struct reduce reduce = { .elements = elements,
+                             .owner = owner,
+                             .pieces = pieces_of(owner, ranks),
+                             .ranks = ranks };
     make_plan(&reduce, rank, slots, &reduce.plan);
     layout_tables(&reduce, &plan);
     layout(&reduce, &plan);
@@ -212,6 +244,9 @@ static enum err open_stacks(struct reduce *reduce)
     for (int i = 0; i < plan->buffers; i++)
         reduce->stack[i] = base + i * reduce->elements;
     reduce->row = reduce->window != NULL ? row_of(reduce) : 1;
+    reduce->alone = true;
+    for (int r = 0; r < reduce->ranks && reduce->window != NULL; r++)
+        reduce->alone &= comm_window_node(reduce->window, r) == r;
     list_partials(reduce);
     return ERR_OK;
 }
@@ -233,7 +268,8 @@ static enum err open_rest(struct reduce *reduce)
 enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
                        const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
-                       const int64_t *cut, int slots, struct reduce **out)
+                       const struct owner *owner, int slots,
+                       struct reduce **out)
 {
     assert(elements > 0 && elements % KERNEL_CHUNK == 0);
     enum err rc = ERR_OK;
@@ -252,15 +288,17 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
     reduce->tensors = tensors;
     reduce->ctx = ctx;
     reduce->elements = elements;
-    reduce->cut = cut;
+    reduce->owner = owner;
     reduce->rank = comm_rank(comm);
     reduce->ranks = comm_size(comm);
+    reduce->pieces = pieces_of(owner, reduce->ranks);
+    reduce->meets = reduce->travels = reduce->back = NO_PIECE;
     reduce->slots = slots;
     make_plan(reduce, reduce->rank, slots, &reduce->plan);
     TRY_OUT(open_stacks(reduce));
     TRY_OUT(comm_agree(comm, open_rest(reduce)));
     list_partials(reduce);
-    reduce_begin(reduce);
+    reduce_begin(reduce, false);
 out:
     return new_or_none(rc, reduce, out, reduce_destroy);
 }
@@ -276,8 +314,14 @@ void reduce_destroy(struct reduce *reduce)
     free(reduce);
 }
 
-void reduce_begin(struct reduce *reduce)
+void reduce_begin(struct reduce *reduce, bool everywhere)
 {
+    assert(reduce->meets == NO_PIECE && reduce->travels == NO_PIECE &&
+           reduce->back == NO_PIECE);
+    reduce->everywhere = everywhere;
+    reduce->next = reduce->pieces - 1;
+    memset(reduce->complete, 0,
+           (size_t)reduce->pieces * sizeof *reduce->complete);
     reduce->nodes.depth = 0;
     reduce->slot = shard_slot_begin(reduce->rank, reduce->ranks, reduce->slots);
     reduce->lent = false;
@@ -298,20 +342,35 @@ int reduce_lent(const struct reduce *reduce)
     return reduce->nodes.depth;
 }
 
-enum err reduce_slot_done(struct reduce *reduce)
+enum err reduce_combine(const struct reduce *reduce, int64_t begin, int64_t n,
+                        struct tree *nodes)
 {
-    assert(reduce->lent);
-    struct tree *nodes = &reduce->nodes;
     struct adds adds = { .kernels = reduce->kernels,
                          .ctx = reduce->ctx,
-                         .n = reduce->elements };
-    reduce->lent = false;
-    tree_push(nodes, 0, reduce->slot++);
+                         .n = n };
+    *nodes = reduce->nodes;
+    tree_push(nodes, 0, reduce->slot);
     for (int i = 0; i < nodes->depth; i++)
-        adds_put(&adds, i, reduce->stack[i], NULL);
+        adds_put(&adds, i, reduce->stack[i] + begin, NULL);
     while (tree_settle(nodes, reduce->slots))
         TRY(adds_join(&adds, nodes->depth - 1));
-    return adds_write(&adds, nodes->depth - 1, reduce->stack[nodes->depth - 1]);
+    return adds_write(&adds, nodes->depth - 1,
+                      reduce->stack[nodes->depth - 1] + begin);
+}
+
+enum err reduce_slot_done(struct reduce *reduce)
+{
+    struct tree nodes = { 0 };
+    assert(reduce->lent);
+    int end = shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots);
+    if (reduce->pieces > 1 && reduce->slot + 1 == end)
+        TRY(reduce_end_pieces(reduce));
+    else
+        TRY(reduce_combine(reduce, 0, reduce->elements, &nodes));
+    reduce->nodes = nodes;
+    reduce->lent = false;
+    reduce->slot++;
+    return ERR_OK;
 }
 
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,

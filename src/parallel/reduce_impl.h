@@ -16,13 +16,15 @@ struct partial {
     int place;  /* among the partials that are received; < 0: shared */
 };
 
-/* What follows from elements, ranks and slots alone. */
+#define NO_PIECE (-1)
+
+/* What follows from elements, owner, ranks and slots alone. */
 struct shape {
-    int buffers;  /* gradient buffers of this rank's stack */
-    int partials; /* of all ranks */
-    int layers;   /* the most partials that any rank is left with */
-    int64_t span; /* elements of an interval exchanged per round */
-    int64_t rounds;
+    int buffers;          /* gradient buffers of this rank's stack */
+    int partials;         /* of all ranks */
+    int layers;           /* the most partials that any rank is left with */
+    int64_t span;         /* elements of an interval exchanged per round */
+    int64_t rounds;       /* of a whole arena that is one piece */
     int received;         /* partials that come in messages */
     size_t receive_bytes; /* two rounds of them */
     size_t shared_bytes;  /* of other ranks' partials, if all are shared, */
@@ -35,7 +37,8 @@ struct reduce {
     const struct kernels *kernels;
     const struct kernel_ctx *ctx;
     int64_t elements;
-    const int64_t *cut;
+    const struct owner *owner; /* NULL: even intervals of one piece */
+    int pieces;
     int rank, ranks, slots;
     int row; /* ranks of each node that add theirs before they send; or 1 */
     struct shape plan;
@@ -49,10 +52,19 @@ struct reduce {
     const float *left_stack[TREE_DEPTH_MAX];
     int slot; /* next to be finished */
     bool lent;
-    bool everywhere;          /* the total is for the whole node */
-    struct partial *partials; /* in slot order */
-    int *first_partial;       /* [ranks + 1] */
-    float *receive;           /* [2][plan.received][span] */
+    bool everywhere; /* the total is for all ranks */
+    bool alone;      /* no rank sees another's stack */
+    /* where there are several pieces */
+    bool *complete; /* [pieces] in this rank's last slot */
+    int next;       /* to begin */
+    /* on their way; NO_PIECE: none. In the node all have it, between nodes and, of a
+     * total for all ranks, back. */
+    int meets, travels, back;
+    struct comm_request *meeting;
+    struct comm_tensors_request *coming_back;
+    struct partial *partials;               /* in slot order */
+    int *first_partial;                     /* [ranks + 1] */
+    float *receive;                         /* [2][plan.received][span] */
     struct comm_tensors_request **requests; /* [2][layers] */
 };
 
@@ -63,6 +75,14 @@ float *reduce_stack(const struct reduce *reduce, int rank);
 /* Messages of this rank's go to the other and come from there. */
 bool reduce_far(const struct reduce *reduce, int rank);
 
-/* A rank's interval: its first element, and how many. */
-int64_t reduce_interval_begin(const struct reduce *reduce, int rank);
-int64_t reduce_interval(const struct reduce *reduce, int rank);
+/* A rank's interval of a piece: its first element, and how many. */
+int64_t reduce_interval_begin(const struct reduce *reduce, int piece, int rank);
+int64_t reduce_interval(const struct reduce *reduce, int piece, int rank);
+
+/* Elements [begin, begin + n) of the slot that is lent are added to what they can be
+ * added to. *nodes: the subtrees that are left. */
+enum err reduce_combine(const struct reduce *reduce, int64_t begin, int64_t n,
+                        struct tree *nodes);
+/* With several pieces, when the rank's last slot is done: those that have not begun do,
+ * and all come to their end. Collective. */
+enum err reduce_end_pieces(struct reduce *reduce);

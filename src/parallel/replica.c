@@ -133,10 +133,22 @@ static enum owner_cut cut_of(const struct replica *replica)
     const struct spans_input input = replica_spans_input(replica);
     if (replica_by_block(&replica->options))
         return OWNER_CUT_BLOCKS;
-    return replica->options.strategy == REPLICA_ZERO1 &&
-                   spans_whole(&input) != NULL
-               ? OWNER_CUT_WHOLE
-               : OWNER_CUT_FLAT;
+    if (replica_is_ddp(replica))
+        return OWNER_CUT_FLAT;
+    if (spans_whole(&input) != NULL)
+        return OWNER_CUT_WHOLE;
+    return replica->topology->nodes > 1 ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
+}
+
+/* Between nodes blocks are exchanged one by one, also of who updates everything. */
+static enum err cut_pieces(struct replica *replica, int rank, int ranks)
+{
+    replica->pieces = replica->owner;
+    if (!replica_is_ddp(replica) || replica->topology->nodes == 1)
+        return ERR_OK;
+    replica->pieces = NULL;
+    return owner_create(replica->params, OWNER_CUT_BLOCKS, rank, ranks, 1, 1,
+                        &replica->pieces);
 }
 
 /* For a plan; of nodes that are not alike levels do not count (topology_row()). */
@@ -175,6 +187,7 @@ static enum err replica_open(const struct comm *comm,
         params, cut_of(replica), rank, ranks, shard_degree(options, ranks),
         replica->options.expert_degree, topology_row(replica->topology),
         &replica->owner));
+    TRY_OUT(cut_pieces(replica, rank, ranks));
     const struct spans_input input = replica_spans_input(replica);
     TRY_OUT(spans_create(&input, &replica->spans));
 out:
@@ -331,14 +344,13 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
         TRY_OUT(frozen_create(replica->tensors, kernels, ctx, params->frozen,
                               options->dtype, &replica->frozen));
     if (is_shared(replica)) {
-        TRY_OUT(shared_weights_create(comm, params->elements,
-                                      replica->owner->cut, options->dtype,
-                                      &replica->shared));
+        TRY_OUT(shared_weights_create(comm, params->elements, replica->owner,
+                                      options->dtype, &replica->shared));
         replica->weights = shared_weights_data(replica->shared);
     }
     if (!replica_by_block(options))
         TRY_OUT(reduce_create(comm, replica->tensors, kernels, ctx,
-                              params->elements, replica->owner->cut,
+                              params->elements, replica->pieces,
                               reduce_slots(replica), &replica->reduce));
     TRY_OUT(comm_agree(comm, make_blocks(replica)));
     if (group_degree(replica) > 1)
@@ -379,7 +391,7 @@ static enum err plan_exchange(struct replica *replica,
     if (replica_by_block(options))
         TRY(scatter_plan(params, replica->owner, &scatter, &sums));
     else
-        reduce_plan(params->elements, replica->owner->cut, REDUCE_ANY_RANK,
+        reduce_plan(params->elements, replica->pieces, REDUCE_ANY_RANK,
                     replica->owner->ranks, reduce_slots(replica), &sums);
     out->gradients = sums.gradients;
     out->partial_sums = sums.partial_sums;
@@ -452,6 +464,8 @@ void replica_destroy(struct replica *replica)
     gather_destroy(replica->gather);
     access_trace_destroy(replica->trace);
     spans_destroy(replica->spans);
+    if (replica->pieces != replica->owner)
+        owner_destroy(replica->pieces);
     owner_destroy(replica->owner);
     topology_destroy(replica->topology);
     comm_tensors_destroy(replica->tensors);
@@ -470,18 +484,6 @@ void replica_destroy(struct replica *replica)
 const struct param_access *replica_access(struct replica *replica)
 {
     return &replica->access;
-}
-
-const struct group_access *replica_experts(const struct replica *replica)
-{
-    return replica->options.expert_degree > 1 ? group_access(replica->group)
-                                              : NULL;
-}
-
-const struct group_access *replica_sequence(const struct replica *replica)
-{
-    return replica->options.sequence_degree > 1 ? group_access(replica->group)
-                                                : NULL;
 }
 
 enum err replica_roll_call(struct replica *replica, enum err rc)

@@ -13,7 +13,8 @@
  * sum of the gradients has one order, leaf by leaf within a slot and slots by
  * the tree (tree.h), so that all strategies give the same bits on any number of
  * ranks; only reduce_bf16 does not. ddp and zero1 add whole slots on the rank
- * that computes them (reduce.h), zero2 and zero3 leaves on the owners of a
+ * that computes them and, on several nodes, exchange the last one's sums block by block
+ * (reduce.h), zero2 and zero3 leaves on the owners of a
  * block (scatter.h). Under zero3 with a shard degree smaller than the number of
  * ranks each group of that many neighbours has all weights (HSDP).
  *
@@ -216,10 +217,14 @@ enum err replica_roll_call(struct replica *replica, enum err rc);
  * the leaf within; then finish, which leaves the summed gradient of the own
  * part in place. With zero2 and zero3 a microstep is collective: every rank
  * takes all, with or without a leaf, and when its leaf has failed; what the
- * model has not called is made up for by replica_end_leaf(). finish is
+ * model has not called is made up for by replica_end_leaf(). With ddp and zero1 on
+ * several nodes a rank's last microstep is. finish is
  * collective, and left out when the batch is to be given up; after ERR_COMM
  * nothing more is called. */
 void replica_begin_batch(struct replica *replica);
+/* Before any rank's last microstep, and before a microstep of the same number on all: the
+ * batch is given up by all, and what only its sum needs may be left out. */
+void replica_give_up(struct replica *replica);
 enum err replica_begin_leaf(struct replica *replica, int microstep);
 enum err replica_end_leaf(struct replica *replica);
 enum err replica_finish_batch(struct replica *replica);

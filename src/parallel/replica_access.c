@@ -13,7 +13,15 @@
 #include "src/parallel/replica_impl.h"
 #include "src/parallel/tree.h"
 
-/* --- whole gradients of a slot: nothing happens but the first call --- */
+/* After a failed exchange the order of calls is lost for good. */
+static enum err noted(struct replica *replica, enum err rc)
+{
+    replica->broken |= rc != ERR_OK;
+    return rc;
+}
+
+/* --- whole gradients of a slot: nothing happens but the first call, and in the rank's
+ * last leaf the last one --- */
 
 static enum err whole_gather(void *arg, int block, const void **weights)
 {
@@ -94,6 +102,8 @@ static enum err whole_gradient(void *arg, int block, float **gradient)
     bool begun = replica->begun == block;
     assert(replica->slot_gradient != NULL);
     *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;
+    if (replica->sends)
+        reduce_test(replica->reduce);
     replica->begun = -1;
     replica->leaf_opened |= block == 0;
     return opened || !begins_at_zero(replica, block)
@@ -107,18 +117,22 @@ static enum err whole_done(void *arg, int block)
     struct replica *replica = arg;
     const struct param_block *b = &replica->params->blocks[block];
     const float *leaf = leaf_block(replica, block);
-    if (leaf == NULL)
-        return ERR_OK;
-    return replica->kernels->accumulate(replica->ctx, DTYPE_F32, b->elements,
-                                        leaf,
-                                        replica->slot_gradient + b->offset);
+    if (leaf != NULL)
+        TRY(replica->kernels->accumulate(replica->ctx, DTYPE_F32, b->elements,
+                                         leaf,
+                                         replica->slot_gradient + b->offset));
+    return replica->sends
+               ? noted(replica, reduce_piece_done(replica->reduce, block))
+               : ERR_OK;
 }
 
 /* In which of the sum's buffers the slot's gradient is, whether it begins, and
- * whether the leaf has one of its own. */
+ * whether the leaf has one of its own. Who asks keeps the leaf's ops and may leave out
+ * its calls, and a message is no op: blocks are sent when the leaf has ended. */
 static int64_t whole_fixed(void *arg)
 {
-    const struct replica *replica = arg;
+    struct replica *replica = arg;
+    replica->sends = false;
     int64_t number =
         replica->leaf_layouts * TREE_DEPTH_MAX + reduce_lent(replica->reduce);
     return 4 * number + 2 * replica_begins_slot(replica, replica->microstep) +
@@ -126,13 +140,6 @@ static int64_t whole_fixed(void *arg)
 }
 
 /* --- block by block --- */
-
-/* After a failed exchange the order of calls is lost for good. */
-static enum err noted(struct replica *replica, enum err rc)
-{
-    replica->broken |= rc != ERR_OK;
-    return rc;
-}
 
 static bool is_gathered(const struct replica *replica, int block)
 {

@@ -47,6 +47,18 @@ int replica_own_leaves(const struct replica *replica)
     return replica_part(&replica->options);
 }
 
+const struct group_access *replica_experts(const struct replica *replica)
+{
+    return replica->options.expert_degree > 1 ? group_access(replica->group)
+                                              : NULL;
+}
+
+const struct group_access *replica_sequence(const struct replica *replica)
+{
+    return replica->options.sequence_degree > 1 ? group_access(replica->group)
+                                                : NULL;
+}
+
 bool replica_shares(const struct replica *replica)
 {
     return replica->group != NULL;
@@ -67,10 +79,16 @@ bool replica_serves(const struct replica *replica)
 void replica_begin_batch(struct replica *replica)
 {
     replica->gradient = NULL;
+    replica->given_up = false;
     if (replica->scatter != NULL)
         scatter_begin(replica->scatter);
     else
-        reduce_begin(replica->reduce);
+        reduce_begin(replica->reduce, replica_is_ddp(replica));
+}
+
+void replica_give_up(struct replica *replica)
+{
+    replica->given_up = true;
 }
 
 bool replica_begins_slot(const struct replica *replica, int microstep)
@@ -90,7 +108,8 @@ enum err replica_begin_leaf(struct replica *replica, int microstep)
         access_trace_begin(replica->trace, true);
         return ERR_OK;
     }
-    if (replica_begins_slot(replica, microstep))
+    replica->sends = microstep + 1 == replica_microsteps(replica);
+    if (replica_begins_slot(replica, microstep) && !replica->given_up)
         replica->slot_gradient = reduce_slot(replica->reduce);
     return ERR_OK;
 }
@@ -103,8 +122,9 @@ enum err replica_end_leaf(struct replica *replica)
         return replica->broken ? ERR_OK
                                : scatter_microstep_end(replica->scatter);
     }
-    if (microstep + 1 < replica_microsteps(replica) &&
-        !replica_begins_slot(replica, microstep + 1))
+    bool last = microstep + 1 == replica_microsteps(replica);
+    if (replica->given_up || replica->broken ||
+        (!last && !replica_begins_slot(replica, microstep + 1)))
         return ERR_OK;
     replica->slot_gradient = NULL;
     return reduce_slot_done(replica->reduce);
@@ -112,15 +132,9 @@ enum err replica_end_leaf(struct replica *replica)
 
 enum err replica_finish_batch(struct replica *replica)
 {
-    float *total;
-    if (replica->scatter != NULL) {
-        replica->gradient = scatter_total(replica->scatter);
-        return ERR_OK;
-    }
-    if (replica->options.strategy != REPLICA_DDP)
+    if (replica->scatter == NULL)
         return reduce_finish(replica->reduce, &replica->gradient);
-    TRY(reduce_finish_all(replica->reduce, &total));
-    replica->gradient = total + replica->owner->blocks[0].begin;
+    replica->gradient = scatter_total(replica->scatter);
     return ERR_OK;
 }
 

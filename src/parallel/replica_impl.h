@@ -26,7 +26,9 @@ struct replica {
     struct param_access access;
     struct topology *topology; /* which ranks share a node */
     struct owner *owner;
-    struct arena arena; /* of tensors */
+    struct owner *pieces; /* of reduce: `owner`, or under ddp on several nodes
+                           * its own */
+    struct arena arena;   /* of tensors */
     struct arena host;
     struct shared_weights *shared; /* zero1 on a host: one copy per node */
     struct frozen *frozen;         /* NULL: everything trains */
@@ -60,6 +62,8 @@ struct replica {
     bool leaf_opened;     /* the embedding's, by the head */
     int begun;            /* the block whose matrices products begin, or -1 */
     bool once[2]; /* the first, the last block: its leaf adds in place */
+    bool sends;   /* blocks that are done, as it is the rank's last leaf */
+    bool given_up;
 
     /* zero2, zero3 */
     struct scatter *scatter;
@@ -71,7 +75,7 @@ struct replica {
 
     double *leaf_values; /* [leaves of a batch] scratch, dealt order */
     int microstep;
-    float *gradient; /* of the partitions, packed; lent */
+    float *gradient; /* of the partitions, packed, or in reduce's arena; lent */
 };
 
 bool replica_by_block(const struct replica_options *options);
@@ -79,6 +83,16 @@ bool replica_by_block(const struct replica_options *options);
 /* Where the weights of this rank's partition of a block lie, and of its shard. */
 void *replica_partition(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
+
+/* Where the summed gradient of an element lies, which is of this rank's partition of the
+ * owner's block or, under ddp, anywhere. */
+static inline float *replica_gradient_at(const struct replica *replica,
+                                         int block, int64_t element)
+{
+    const struct owner_block *b = &replica->owner->blocks[block];
+    return replica->gradient +
+           (replica->scatter != NULL ? b->at + (element - b->begin) : element);
+}
 
 static inline bool replica_is_ddp(const struct replica *replica)
 {

@@ -26,20 +26,18 @@ static enum err visit_own(
     void *arg)
 {
     const struct owner *owner = replica->owner;
-    float *gradient = replica->gradient;
+    bool summed = replica->gradient != NULL;
     if (replica_is_ddp(replica)) {
-        if (gradient != NULL)
-            gradient -= owner->blocks[0].begin;
         struct replica_partition all =
             partition_of(replica, 0, replica->params->elements,
-                         replica_all_masters(replica), gradient, 0);
+                         replica_all_masters(replica), replica->gradient, 0);
         return visit(arg, &all);
     }
     for (int i = 0; i < owner->block_count; i++) {
         const struct owner_block *b = &owner->blocks[i];
         struct replica_partition partition = partition_of(
             replica, b->begin, b->end, replica_own_master(replica, i),
-            gradient != NULL ? gradient + b->at : NULL,
+            summed ? replica_gradient_at(replica, i, b->begin) : NULL,
             replica_own_at(replica, i));
         if (b->end > b->begin)
             TRY(visit(arg, &partition));

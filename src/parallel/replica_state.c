@@ -237,7 +237,7 @@ static enum err share_weights(struct replica *replica)
 {
     if (replica->shared != NULL)
         return shared_weights_exchange(replica->shared);
-    if (!replica_by_block(&replica->options))
+    if (replica->owner->block_count == 1)
         return reduce_gather(replica->tensors, replica->params->elements,
                              replica->owner->cut, replica->options.dtype,
                              replica->weights);
@@ -395,6 +395,23 @@ enum err replica_settle(struct replica *replica)
     return comm_tensors_settle(replica->tensors, 0.0);
 }
 
+/* Sums of squares of the summed gradient's chunks, which lie packed or not. */
+static enum err sum_chunks(const struct replica *replica, double *sums)
+{
+    const struct owner *owner = replica->owner;
+    bool packed = replica->scatter != NULL;
+    for (int i = 0; i < (packed ? 1 : owner->block_count); i++) {
+        const struct owner_block *b = &owner->blocks[i];
+        int64_t n = packed ? owner->own : b->end - b->begin;
+        if (n > 0)
+            TRY(replica->kernels->chunk_sum_squares(
+                replica->ctx, DTYPE_F32, n,
+                replica_gradient_at(replica, i, b->begin),
+                sums + b->at / KERNEL_CHUNK));
+    }
+    return ERR_OK;
+}
+
 /* Brings this rank's sums of squares into the host's memory. */
 static enum err sum_squares(struct replica *replica)
 {
@@ -403,9 +420,7 @@ static enum err sum_squares(struct replica *replica)
     const struct kernels *kernels = replica->kernels;
     double *host = replica->chunk_sums;
     double *sums = replica->own_sums != NULL ? replica->own_sums : host;
-    if (owner->own > 0)
-        TRY_OUT(kernels->chunk_sum_squares(replica->ctx, DTYPE_F32, owner->own,
-                                           replica->gradient, sums));
+    TRY_OUT(sum_chunks(replica, sums));
     if (owner->own > 0 && sums != host)
         TRY_OUT(kernels->memory->download(
             replica->ctx->stream,

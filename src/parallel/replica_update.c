@@ -8,15 +8,12 @@ static struct optimizer_partition partition_of(const struct replica *replica,
                                                const struct span *span,
                                                int64_t begin, int64_t end)
 {
-    bool ddp = replica->options.strategy == REPLICA_DDP;
-    const struct owner_block *b = &replica->owner->blocks[span->block];
     struct optimizer_partition partition = {
         .params = replica->params,
         .begin = begin,
         .elements = end - begin,
         .weights = replica_master_at(replica, span->block, begin),
-        /* under ddp every rank has the whole total */
-        .gradient = replica->gradient + (ddp ? 0 : b->at) + (begin - b->begin),
+        .gradient = replica_gradient_at(replica, span->block, begin),
         .scratch = replica->scratch,
     };
     for (int i = 0; i < optimizer_moments(span->optimizer); i++)

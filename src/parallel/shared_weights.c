@@ -1,8 +1,9 @@
-/* Brings every rank's updated interval of the weights to all ranks, where the
+/* Brings every rank's updated intervals of the weights to all ranks, where the
  * ranks of a node share one copy in memory.
  *
  * Within a node a barrier is all that is needed. From other nodes each interval
- * comes once per node, to one rank of it: the intervals are dealt out. */
+ * comes once per node, to one rank of it: the ranks are dealt out. Block follows
+ * block. */
 #include "src/parallel/shared_weights.h"
 
 #include <assert.h>
@@ -12,10 +13,12 @@
 #include "src/base/new.h"
 #include "src/parallel/shard.h"
 
+#define IN_FLIGHT 4 /* blocks */
+
 struct shared_weights {
     struct comm *comm;
     int64_t elements;
-    const int64_t *cut;
+    const struct owner *owner; /* NULL: even intervals of one block */
     struct comm_window *window;
     size_t item; /* bytes of an element */
     void *data;
@@ -55,7 +58,7 @@ static void deal(struct shared_weights *weights)
 }
 
 enum err shared_weights_create(struct comm *comm, int64_t elements,
-                               const int64_t *cut, enum dtype dtype,
+                               const struct owner *owner, enum dtype dtype,
                                struct shared_weights **out)
 {
     enum err rc = ERR_OK;
@@ -70,7 +73,7 @@ enum err shared_weights_create(struct comm *comm, int64_t elements,
     TRY_OUT(comm_agree(comm, rc));
     weights->comm = comm;
     weights->elements = elements;
-    weights->cut = cut;
+    weights->owner = owner;
     weights->item = dtype_bytes(dtype);
     TRY_OUT(comm_window_create(comm, COMM_WINDOW_NODE,
                                (size_t)elements * weights->item,
@@ -96,36 +99,37 @@ void *shared_weights_data(const struct shared_weights *weights)
     return weights->data;
 }
 
-static int64_t begin_of(const struct shared_weights *weights, int rank)
+/* Bytes of a rank's interval of a block, from *offset on. */
+static size_t interval(const struct shared_weights *weights, int block,
+                       int rank, size_t *offset)
 {
-    return shard_cut_begin(weights->cut, weights->elements, rank,
-                           comm_size(weights->comm));
+    const struct owner *owner = weights->owner;
+    int size = comm_size(weights->comm);
+    int place = owner != NULL ? owner_place(owner, block, rank) : rank;
+    int64_t at[2];
+    for (int i = 0; i < 2; i++)
+        at[i] = owner != NULL ? owner_begin(owner, block, place + i)
+                              : shard_begin(weights->elements, place + i, size);
+    *offset = (size_t)at[0] * weights->item;
+    return (size_t)(at[1] - at[0]) * weights->item;
 }
 
-static enum err start_messages(struct shared_weights *weights,
-                               struct comm_request **request)
+static enum err start_block(struct shared_weights *weights, int block,
+                            struct comm_request **request)
 {
     struct comm *comm = weights->comm;
     int size = comm_size(comm);
-    int me = comm_rank(comm);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
     size_t *recv_offsets = comm_sizes(comm, 3);
+    size_t begin, own = interval(weights, block, comm_rank(comm), &begin);
     for (int r = 0; r < size; r++) {
-        int64_t begin = begin_of(weights, r);
-        int64_t end = begin_of(weights, r + 1);
-        recv_offsets[r] = (size_t)begin * weights->item;
-        recv_bytes[r] =
-            weights->taken[r] ? (size_t)(end - begin) * weights->item : 0;
-    }
-    int64_t begin = begin_of(weights, me);
-    int64_t end = begin_of(weights, me + 1);
-    for (int r = 0; r < size; r++) {
-        send_offsets[r] = (size_t)begin * weights->item;
-        send_bytes[r] = weights->receivers[r] == r
-                            ? (size_t)(end - begin) * weights->item
-                            : 0;
+        send_bytes[r] = weights->receivers[r] == r ? own : 0;
+        send_offsets[r] = begin;
+        recv_bytes[r] = recv_offsets[r] = 0;
+        if (weights->taken[r])
+            recv_bytes[r] = interval(weights, block, r, &recv_offsets[r]);
     }
     return comm_start_all_to_all(comm, weights->data, send_bytes, send_offsets,
                                  weights->data, recv_bytes, recv_offsets,
@@ -137,13 +141,17 @@ static enum err start_messages(struct shared_weights *weights,
  * blame that one. */
 enum err shared_weights_exchange(struct shared_weights *weights)
 {
-    struct comm_request *messages = NULL;
-    if (weights->far)
-        TRY(start_messages(weights, &messages));
+    struct comm_request *messages[IN_FLIGHT];
+    int count = weights->owner != NULL ? weights->owner->block_count : 1;
+    for (int b = 0; b < count && b < IN_FLIGHT && weights->far; b++)
+        TRY(start_block(weights, b, &messages[b]));
     TRY(comm_barrier(weights->comm));
-    if (weights->far) {
-        TRY(comm_wait(messages, 0.0));
-        TRY(comm_barrier(weights->comm));
+    if (!weights->far)
+        return ERR_OK;
+    for (int b = 0; b < count; b++) {
+        TRY(comm_wait(messages[b % IN_FLIGHT], 0.0));
+        if (b + IN_FLIGHT < count)
+            TRY(start_block(weights, b + IN_FLIGHT, &messages[b % IN_FLIGHT]));
     }
-    return ERR_OK;
+    return comm_barrier(weights->comm);
 }

@@ -94,7 +94,7 @@
  * comm: the exchange of a training step between two ranks of a node against the
  * library's. Both have an array of floats and sum them, so that every rank has
  * the whole sum; S is 1MiB, 64MiB, 256MiB:
- *   allreduce_S_s        reduce_finish_all()
+ *   allreduce_S_s        reduce_finish()
  *   mpi_S_s              MPI_Allreduce() of the same arrays; the better median
  *                        of in place and into another array
  *   allreduce_S_speedup  mpi_S_s / allreduce_S_s
@@ -119,13 +119,13 @@
  *
  * comm --nodes N: steps over N nodes of this machine, whose links have --mbit a second
  * (tests/bench/nodes; root), on two microbatches of short samples, so that they are
- * mostly exchange. hsdp is zero3 with a node as its shard group. The bytes are those of the
- * nodes' interfaces.
+ * mostly exchange. hsdp is zero3 with a node as its shard group; zero1-flat and ddp-flat
+ * exchange nothing before backward has ended. The bytes are those of the nodes' interfaces.
  *   strategies    for each step_ms, between_bytes of a step, all nodes', least_bytes (one
  *                 value of each element from each node to each other: of gradients
  *                 once a step, with zero2 and zero3 once a microbatch; of weights
  *                 once a step, with zero3 as often as a block is gathered), ratio
- *   internode_bytes_ratio  the largest of these ratios but the flat exchange's
+ *   internode_bytes_ratio  the largest of these ratios but those of the flat ones
  *   internode_time_ratio   zero3's step_ms over that of a flat exchange, in which every
  *                          rank sends to every other
  *   elastic_ratio_nodes    zero3's step_ms over that of zero3 "fast"

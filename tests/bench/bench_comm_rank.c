@@ -88,7 +88,7 @@ static enum err sum_mpi(struct bench *b, const float *gradient, bool in_place)
 static enum err one_sum(struct bench *b, int kind, double *seconds)
 {
     size_t bytes = (size_t)b->elements * sizeof(float);
-    reduce_begin(b->reduce);
+    reduce_begin(b->reduce, true);
     float *gradient = reduce_slot(b->reduce);
     memcpy(gradient, b->values, bytes);
     TRY(reduce_slot_done(b->reduce));
@@ -96,7 +96,7 @@ static enum err one_sum(struct bench *b, int kind, double *seconds)
         memcpy(b->received, b->values, bytes);
     TRY(comm_barrier(b->comm));
     double begin = clock_now();
-    TRY(kind == OURS ? reduce_finish_all(b->reduce, &b->total)
+    TRY(kind == OURS ? reduce_finish(b->reduce, &b->total)
                      : sum_mpi(b, gradient, kind == MPI_INSIDE));
     int64_t ns = (int64_t)(1e9 * (clock_now() - begin));
     TRY(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));

@@ -35,6 +35,10 @@ static const struct kind {
     [FLAT] = { "zero3-flat", REPLICA_ZERO3, false, false, true, MICROSTEPS,
                2 * MICROSTEPS },
     { "hsdp", REPLICA_ZERO3, true, false, false, 1, 0 },
+    /* "flat": their exchange begins when the last backward has ended */
+    { "zero1-flat", REPLICA_ZERO1, false, false, true, 1, 0 },
+    { "ddp", REPLICA_DDP, false, false, false, 1, 0 },
+    { "ddp-flat", REPLICA_DDP, false, false, true, 1, 0 },
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 

@@ -125,6 +125,8 @@ static enum err train_leaves(struct run *run, int microsteps,
         TRY(trainer_stop_look(run, m));
         /* a batch that is given up has all microsteps, but no leaves */
         bool wanted = m < microsteps && run->now.stop.agreed == 0;
+        if (run->now.stop.agreed != 0)
+            replica_give_up(run->engine.replica);
         timeline_begin(run->timeline, &span, TIMELINE_MICROBATCH);
         TRY(train_microstep(run, m, wanted, &failed, loss_tokens));
         timeline_end(&span, &detail);
