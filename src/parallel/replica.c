@@ -127,6 +127,16 @@ struct spans_input replica_spans_input(const struct replica *replica)
                                  .group_count = options->group_count };
 }
 
+/* Between nodes blocks are exchanged one by one under backward, also of who updates
+ * everything, but on so many that each gets a message of few bytes from a block. */
+#define BLOCK_NODES_MAX 64
+
+static bool is_in_pieces(const struct replica *replica)
+{
+    return replica->topology->nodes > 1 &&
+           replica->topology->nodes <= BLOCK_NODES_MAX;
+}
+
 /* Under ddp every rank updates everything, however it is cut. */
 static enum owner_cut cut_of(const struct replica *replica)
 {
@@ -137,16 +147,14 @@ static enum owner_cut cut_of(const struct replica *replica)
         return OWNER_CUT_FLAT;
     if (spans_whole(&input) != NULL)
         return OWNER_CUT_WHOLE;
-    return replica->topology->nodes > 1 ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
+    return is_in_pieces(replica) ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
 }
 
-/* Between nodes blocks are exchanged one by one, also of who updates everything. */
 static enum err cut_pieces(struct replica *replica, int rank, int ranks)
 {
     replica->pieces = replica->owner;
-    if (!replica_is_ddp(replica) || replica->topology->nodes == 1)
+    if (!replica_is_ddp(replica) || !is_in_pieces(replica))
         return ERR_OK;
-    replica->pieces = NULL;
     return owner_create(replica->params, OWNER_CUT_BLOCKS, rank, ranks, 1, 1,
                         &replica->pieces);
 }
