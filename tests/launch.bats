@@ -916,6 +916,32 @@ END
     [ "$(jq -c 'select(.event == "restart") | .progress' "$T/run/ledger.jsonl" | tail -n 1)" = null ]
 }
 
+@test "steps that Slurm cannot begin behind a requeue, their numbers being taken, are not in vain" {
+    short_pauses
+    cat >"$T/step" <<'END'
+at=$(($(cat "$T/at") + 1))
+echo $at >"$T/at"
+[ "$at" -ge 6 ] || exit 137
+echo '{"event":"start","time":1.0,"attempt":1,"job":7}' >>"$T/run/ledger.jsonl"
+exit 85
+END
+    echo 0 >"$T/at"
+    # a program that can never begin has three tries, and behind a requeue ten more
+    launch_is 93
+    [ "$(cat "$T/at")" -eq 3 ]
+    rm -r "${T:?}/run"
+    mkdir "$T/run"
+    echo 0 >"$T/at"
+    SLURM_RESTART_COUNT=1 launch_is 85
+    [ "$(cat "$T/at")" -eq 6 ]
+    [ "$(jq -r 'select(.event == "restart") | .progress' "$T/run/ledger.jsonl" | sort -u)" = null ]
+    rm -r "${T:?}/run"
+    mkdir "$T/run"
+    echo -99 >"$T/at"
+    SLURM_RESTART_COUNT=1 launch_is 93
+    [ "$(cat "$T/at")" -eq $((13 - 99)) ]
+}
+
 @test "a watch that is killed is started again, and a file STOP is heard" {
     cat >"$T/step" <<'END'
 pkill -KILL -f "^$T/bin/tessera-ckpt watch $T/run"

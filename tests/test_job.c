@@ -88,9 +88,13 @@ static void test_rows(void)
           "retry 0 restart 137 false: no step for 600_s" },
         { "ended=start detail=9 code=137 state=RUNNING room=yes",
           "retry 0 restart 137 false: not started within 9" SHORT },
-        { "ended=start detail=9 early=yes futile=2 code=137 state=RUNNING "
+        { "ended=start detail=9 excused=yes futile=2 code=137 state=RUNNING "
           "room=yes",
           "retry 0 restart 137 null: not started within 9" SHORT },
+        { "ended=itself excused=yes futile=2 code=137 state=RUNNING room=yes",
+          "retry 0 restart 137 null: killed (SIGKILL): out of memory?" SHORT },
+        { "ended=itself excused=yes code=137" ROOM,
+          "retry 0 restart 137 false: killed (SIGKILL): out of memory?" },
         /* for good */
         { "ended=itself code=64 state=RUNNING",
           "scavenge 0 - 64: exit code 64" SHORT },

@@ -80,7 +80,7 @@ static struct job_facts happen(void)
         f.stop = "TERM";
     f.code = f.ended == JOB_ITSELF ? codes[(int)(draw() * kinds)] : 137;
     f.opened = chance(0.8);
-    f.early = f.ended == JOB_START && chance(0.5);
+    f.excused = chance(0.3);
     f.advanced = chance(w.progress);
     f.elsewhere = chance(0.3);
     f.stop_file = chance(0.005);
@@ -102,8 +102,8 @@ static bool was_vain(const struct job_facts *f)
     if (f->ended == JOB_NODES)
         return !f->elsewhere;
     bool lost = f->ended == JOB_NODE || (f->ended == JOB_ITSELF && *f->silent);
-    return f->ended < JOB_STOPPED && !f->room_came && !f->early &&
-           !(f->advanced && f->opened) &&
+    return f->ended < JOB_STOPPED && !f->room_came &&
+           !(f->excused && !f->opened) && !(f->advanced && f->opened) &&
            !(lost && f->opened && f->silenced < 10);
 }
 

@@ -277,7 +277,7 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
         /* what another job on the same run commits is no progress of ours;
          * what a full file system has ended was no attempt in vain, nor is a start
          * that only took much longer than those before: the next has twice as long */
-        bool no_fault = f->room_came || f->early;
+        bool no_fault = f->room_came || (f->excused && !f->opened);
         if (!(f->advanced && f->opened) && !no_fault &&
             f->silenced < SILENCED_MAX)
             d->silent = lost_node(f);

@@ -45,7 +45,9 @@ struct job_facts {
     bool stop_file;      /* RUN/STOP is there */
     /* the slow node that the run has ended it to leave; "all": to have all checked */
     const char *left;
-    bool early;         /* JOB_START, before all of TESSERA_START_S was over */
+    /* An end before the run was opened that is nobody's fault: JOB_START before all of
+     * TESSERA_START_S was over, JOB_ITSELF where Slurm could not begin the step. */
+    bool excused;
     bool opened;        /* the ranks had opened the run */
     bool advanced;      /* there is a newer checkpoint than before it */
     bool may_requeue;   /* Slurm's Requeue of the job */

@@ -41,7 +41,7 @@ static const struct fact facts_table[] = {
     TEXT(stop),
     FLAG(stop_file),
     TEXT(left),
-    FLAG(early),
+    FLAG(excused),
     FLAG(opened),
     FLAG(advanced),
     FLAG(may_requeue),

@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct gauntlet *gauntlet = NULL;
     log_init("fuzz", -1, LOG_ERROR);
     make_folder();
-    if (gauntlet_read(fuzz_file(data, bytes), fuzz_folder, 17, &gauntlet) == ERR_OK) {
+    if (gauntlet_read(fuzz_file(data, bytes), fuzz_folder, 17, &gauntlet) ==
+        ERR_OK) {
         check_tasks(gauntlet);
         check_scores(gauntlet);
     }

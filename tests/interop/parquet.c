@@ -58,7 +58,8 @@ static enum err read_records(char *names, const char *file)
     json_t *all = json_array(), *record = NULL;
     for (char *at = strtok(names, ","); at != NULL; at = strtok(NULL, ","))
         name[count++] = at;
-    TRY_OUT(columns_open_records(columns_by_name(file), file, name, count, &columns));
+    TRY_OUT(columns_open_records(columns_by_name(file), file, name, count,
+                                 &columns));
     for (;;) {
         TRY_OUT(columns_next_record(columns, &record));
         if (record == NULL)
