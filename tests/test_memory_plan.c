@@ -3,6 +3,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/local/ckpt_xor.h"
+#include "src/parallel/owner.h"
 #include "src/parallel/shard.h"
 #include "src/formats/weights.h"
 #include "tests/tap.h"
@@ -14,7 +15,23 @@ static struct memory_plan plan_of(const struct memory_plan_input *input)
     return plan;
 }
 
-static void test_kinds(const struct memory_plan_input *base)
+/* Elements that a rank updates at most: an even part of all, on several nodes of each
+ * block. */
+static int64_t own_most(const struct params *params, int ranks, bool far)
+{
+    struct owner *owner = NULL;
+    if (!far || ranks == 1)
+        return params->elements -
+               shard_begin(params->elements, ranks - 1, ranks);
+    tap_ok(owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks, 1, 1,
+                        &owner) == ERR_OK,
+           "its owners");
+    int64_t own = owner->own;
+    owner_destroy(owner);
+    return own;
+}
+
+static void test_kinds(const struct memory_plan_input *base, bool far)
 {
     static const struct {
         int ranks, slots, buffers;
@@ -24,10 +41,11 @@ static void test_kinds(const struct memory_plan_input *base)
         struct memory_plan_input input = *base;
         int ranks = cases[i].ranks;
         input.ranks = ranks;
+        input.node_ranks = far ? base->node_ranks : 0;
         input.replica.slots = cases[i].slots;
         struct memory_plan plan = plan_of(&input);
         int64_t elements = base->params->elements;
-        int64_t own = elements - shard_begin(elements, ranks - 1, ranks);
+        int64_t own = own_most(base->params, ranks, far);
         size_t whole = (size_t)elements * sizeof(float);
         tap_note("%d ranks, %d slots", ranks, cases[i].slots);
         tap_is_int((int64_t)plan.weights, (int64_t)whole, "weights: all");
@@ -219,7 +237,9 @@ static void test_near(const struct memory_plan_input *base)
     input.node_ranks = 0;
     struct memory_plan near = plan_of(&input);
     size_t others = near.gradients / 4 * 3;
-    tap_ok(near.comm > others && near.total + far.comm == far.total + near.comm,
+    size_t far_own = far.comm + far.moments + far.staging;
+    size_t near_own = near.comm + near.moments + near.staging;
+    tap_ok(near.comm > others && near.total - near_own == far.total - far_own,
            "others' sums are mapped: %zu KiB, in messages %zu KiB",
            near.comm >> 10, far.comm >> 10);
 }
@@ -264,7 +284,8 @@ int main(void)
                     "the model"))
             continue;
         input.params = params;
-        test_kinds(&input);
+        test_kinds(&input, false);
+        test_kinds(&input, true);
         test_model(&input);
         test_reading(&input);
         test_parity(&input);
