@@ -57,12 +57,12 @@
  * channel. */
 #define NCCL_POOLS_BYTES(channels) (2 * (channels)*16 * (MIB / 8))
 
-/* The flat strategies cut the row of all tensors, the others each of them. */
+/* A rank saves a part of the row of all tensors, or of each of them. */
 static size_t item_bytes(const struct memory_plan_input *input,
                          const struct replica_bytes *replica)
 {
     size_t items = replica->items / sizeof(struct ckpt_item), written = items;
-    if (input->replica.strategy < REPLICA_ZERO2)
+    if (!replica->by_block)
         written /= (size_t)input->ranks;
     size_t datasets = written * DATASET_BYTES;
     return items * ITEM_BYTES +
@@ -73,7 +73,7 @@ static size_t item_bytes(const struct memory_plan_input *input,
 static size_t writer_bytes(const struct memory_plan_input *input,
                            const struct replica_bytes *replica)
 {
-    bool all = input->replica.strategy >= REPLICA_ZERO2 && input->ranks > 2;
+    bool all = replica->by_block && input->ranks > 2;
     bool staged = input->stage || input->kernels->memory->device;
     size_t bytes = staged && !all ? replica->small : replica->staging;
     bytes = bytes / HUGE_BYTES * HUGE_BYTES + 2 * HUGE_BYTES;

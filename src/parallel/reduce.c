@@ -78,6 +78,8 @@ static void measure_pieces(const struct reduce *reduce, int64_t *longest,
         *longest = most > *longest ? most : *longest;
         *own += most;
     }
+    if (reduce->pieces > 1)
+        *own = reduce->owner->own;
 }
 
 static int pieces_of(const struct owner *owner, int ranks)

@@ -127,16 +127,6 @@ struct spans_input replica_spans_input(const struct replica *replica)
                                  .group_count = options->group_count };
 }
 
-/* Between nodes blocks are exchanged one by one under backward, also of who updates
- * everything, but on so many that each gets a message of few bytes from a block. */
-#define BLOCK_NODES_MAX 64
-
-static bool is_in_pieces(const struct replica *replica)
-{
-    return replica->topology->nodes > 1 &&
-           replica->topology->nodes <= BLOCK_NODES_MAX;
-}
-
 /* Under ddp every rank updates everything, however it is cut. */
 static enum owner_cut cut_of(const struct replica *replica)
 {
@@ -147,13 +137,13 @@ static enum owner_cut cut_of(const struct replica *replica)
         return OWNER_CUT_FLAT;
     if (spans_whole(&input) != NULL)
         return OWNER_CUT_WHOLE;
-    return is_in_pieces(replica) ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
+    return replica_in_pieces(replica) ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
 }
 
 static enum err cut_pieces(struct replica *replica, int rank, int ranks)
 {
     replica->pieces = replica->owner;
-    if (!replica_is_ddp(replica) || !is_in_pieces(replica))
+    if (!replica_is_ddp(replica) || !replica_in_pieces(replica))
         return ERR_OK;
     return owner_create(replica->params, OWNER_CUT_BLOCKS, rank, ranks, 1, 1,
                         &replica->pieces);
@@ -421,6 +411,7 @@ static enum err plan_save(struct replica *replica, struct replica_bytes *out)
     size_t staging =
         ckpt_saver_stage_bytes(replica->items, replica->item_count, &small);
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
+    out->by_block = replica->owner->block_count > 1;
     out->small = small > out->small ? small : out->small;
     out->staging = staging > out->staging ? staging : out->staging;
     return ERR_OK;

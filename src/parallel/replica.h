@@ -161,6 +161,7 @@ struct replica_bytes {
     size_t exchange;     /* received from other ranks, and small tables */
     size_t sums;         /* of chunks, for the gradient's norm */
     size_t items;        /* the table for checkpoints */
+    bool by_block;       /* each rank has a part of each block to save */
     size_t small;        /* of what is saved, by way of the writer's buffers */
     size_t staging;      /* what a checkpoint saver copies; not part of ... */
     size_t total;        /* ... what replica_create() allocates */

@@ -10,6 +10,7 @@
 #include <assert.h>
 
 #include "src/parallel/gradient_zero.h"
+#include "src/base/log.h"
 #include "src/parallel/replica_impl.h"
 #include "src/parallel/tree.h"
 
@@ -18,6 +19,14 @@ static enum err noted(struct replica *replica, enum err rc)
 {
     replica->broken |= rc != ERR_OK;
     return rc;
+}
+
+enum err replica_sent(struct replica *replica, enum err rc)
+{
+    if (noted(replica, rc) == ERR_OK || rc == ERR_COMM)
+        return rc;
+    log_error("%s", err_text());
+    return err_set(ERR_COMM, "%s", err_text());
 }
 
 /* --- whole gradients of a slot: nothing happens but the first call, and in the rank's
@@ -122,7 +131,8 @@ static enum err whole_done(void *arg, int block)
                                          leaf,
                                          replica->slot_gradient + b->offset));
     return replica->sends
-               ? noted(replica, reduce_piece_done(replica->reduce, block))
+               ? replica_sent(replica,
+                              reduce_piece_done(replica->reduce, block))
                : ERR_OK;
 }
 

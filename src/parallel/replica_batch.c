@@ -127,7 +127,9 @@ enum err replica_end_leaf(struct replica *replica)
         (!last && !replica_begins_slot(replica, microstep + 1)))
         return ERR_OK;
     replica->slot_gradient = NULL;
-    return reduce_slot_done(replica->reduce);
+    enum err rc = reduce_slot_done(replica->reduce);
+    return last && replica->pieces->block_count > 1 ? replica_sent(replica, rc)
+                                                    : rc;
 }
 
 enum err replica_finish_batch(struct replica *replica)

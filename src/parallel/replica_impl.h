@@ -94,6 +94,16 @@ static inline float *replica_gradient_at(const struct replica *replica,
            (replica->scatter != NULL ? b->at + (element - b->begin) : element);
 }
 
+/* Between nodes blocks are exchanged one by one under backward, also of who updates
+ * everything, but on so many that each gets a message of few bytes from a block. */
+#define BLOCK_NODES_MAX 64
+
+static inline bool replica_in_pieces(const struct replica *replica)
+{
+    return replica->topology->nodes > 1 &&
+           replica->topology->nodes <= BLOCK_NODES_MAX;
+}
+
 static inline bool replica_is_ddp(const struct replica *replica)
 {
     return replica->options.strategy == REPLICA_DDP;
@@ -137,6 +147,10 @@ int replica_part(const struct replica_options *options);
 bool replica_begins_slot(const struct replica *replica, int microstep);
 
 /* The table of checkpoint items, without memory and with (replica_state.c). */
+/* What an exchange of this rank's came to. One that has failed for a reason of its own is
+ * told here, since the others, which wait, hear of a lost rank; nothing is tried again. */
+enum err replica_sent(struct replica *replica, enum err rc);
+
 enum err replica_list_items(struct replica *replica);
 
 /* The model's calls (replica_access.c); what is left of them without a model.
