@@ -209,7 +209,11 @@ static void test_job(void)
           "\"n2\"}",
           3, 3, 1, 0, 4 },
         { "{\"event\":\"give-up\",\"job\":7}", 3, 3, 0, 0, 4 },
-        { "{\"event\":\"start\",\"attempt\":4,\"job\":8}", 4, 3, 0, 0, -1 },
+        /* requeued by Slurm itself */
+        { "{\"event\":\"start\",\"attempt\":4,\"job\":7,\"restart\":1}", 4, 4,
+          0, 0, -1 },
+        { "{\"event\":\"commit-local\",\"step\":3}", 4, 4, 0, 0, 3 },
+        { "{\"event\":\"start\",\"attempt\":5,\"job\":8}", 5, 4, 0, 0, -1 },
     };
     struct ledger_job job;
     unlink(ledger);

@@ -175,9 +175,9 @@ struct job_scan {
     struct ledger_job *job;
     struct bad_node *bad;
     size_t count, room;
-    double local_job; /* whose nodes have local_step */
-    double ready_s;   /* when nodes were there for a start; 0: not known */
-    bool running;     /* it has started, and no end of it is told */
+    double local_job, local_restart; /* whose nodes have local_step */
+    double ready_s; /* when nodes were there for a start; 0: not known */
+    bool running;   /* it has started, and no end of it is told */
 };
 
 static void take_readiness(struct job_scan *scan, const char *event,
@@ -261,10 +261,13 @@ static enum err take_decision(void *arg, json_t *line)
         job->local_step = (int64_t)number(line, "step");
     /* what nodes have is a job's, up to its requeue */
     if (strcmp(event, "requeue") == 0 ||
-        (start && number(line, "job") != scan->local_job))
+        (start && (number(line, "job") != scan->local_job ||
+                   number(line, "restart") != scan->local_restart)))
         job->local_step = -1;
-    if (start)
+    if (start) {
         scan->local_job = number(line, "job");
+        scan->local_restart = number(line, "restart");
+    }
     if (strcmp(event, "exclude") == 0)
         TRY(take_exclusion(scan, line, false));
     if (strcmp(event, "slow") == 0)
