@@ -111,6 +111,24 @@ documents() {
     diff -r lines tree
 }
 
+@test "a folder of which a file is missing, or that has files of two times, is refused" {
+    mkdir set3 old
+    cp "$FILES/plain" set3/train-00000-of-00003.parquet
+    cp "$FILES/zstd" set3/train-00002-of-00003.parquet
+    fails 93 "train-00000-of-00003.parquet: of the 3 files of this kind 2 are there" --out set set3
+    cp "$FILES/plain" set3/train-00001-of-00003.parquet
+    "$DATA" tokenize --out whole set3
+    cp "$FILES/plain" set3/train-00001-of-00002.parquet
+    fails 93 "3 are there, and 1 of another number" --out set set3
+    "$DATA" tokenize --out named set3/train-*-of-00003.parquet
+    diff -r whole named
+    # a file of no split beside a split's
+    cp "$FILES/plain" old/part-0.parquet
+    cp "$FILES/plain" old/test.parquet
+    fails 64 "old has the splits test, and files of none" --out set old
+    "$DATA" tokenize --out some --split test old
+}
+
 @test "Arrow: files and streams, and folders as datasets saves them" {
     "$DATA" tokenize --out lines four.jsonl
     for file in stream file bytes-zstd large-lz4 dictionary dictionary-zstd; do

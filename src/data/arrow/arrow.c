@@ -18,6 +18,7 @@
 #include "src/data/codec/codec.h"
 
 #define ARROW_BYTES_MAX ((size_t)1 << 30)
+#define PACKED_MORE 65536 /* bytes, where nothing can be packed */
 
 static const struct {
     const char *name;
@@ -173,6 +174,8 @@ static enum err arrow_part(struct arrow *arrow,
                        "and others have more than the %zu bytes of a batch "
                        "that are read here",
                        ARROW_BYTES_MAX);
+    if (bytes > length + length / 8 + PACKED_MORE)
+        return arrow_damaged();
     arrow->held += (size_t)length;
     *part = (struct arrow_part){ data->bytes, (size_t)length };
     if (whole)
@@ -238,8 +241,12 @@ static bool arrow_buffers(struct arrow_meta *meta,
     for (size_t n = 0; n < meta->nodes; n++) {
         meta->node[n].first = at;
         at += meta->node[n].buffers;
-        if (meta->node[n].views && view < batch->views)
-            at += (size_t)arrow_meta_number(batch->view + 8 * view++, 8);
+        if (!meta->node[n].views || view == batch->views)
+            continue;
+        int64_t more = arrow_meta_number(batch->view + 8 * view++, 8);
+        if (more < 0 || (uint64_t)more > batch->buffers)
+            return false;
+        at += (size_t)more;
     }
     return at == batch->buffers && meta->nodes == batch->nodes;
 }

@@ -126,7 +126,8 @@ static void meta_head(struct arrow_meta *meta, struct flat *flat,
     out->view = flat_list(flat, batch, 4, 8, &out->views);
     size_t packed = flat_table(flat, batch, 3);
     out->codec = packed > 0 ? flat_number(flat, packed, 0, 1) : -1;
-    flat->bad = flat->bad || out->rows < 0 || out->kind > ARROW_BATCH;
+    flat->bad = flat->bad || out->rows < 0 || out->kind < ARROW_SCHEMA ||
+                out->kind > ARROW_BATCH;
 }
 
 enum err arrow_meta_message(struct arrow_meta *meta, int64_t at,
@@ -342,7 +343,7 @@ static enum err meta_messages(struct arrow_meta *meta, int64_t at, bool stream)
             break;
         TRY(meta_add(meta, &message));
     }
-    return !stream || message.next == meta->end
+    return message.kind != ARROW_END || message.next == meta->end
                ? ERR_OK
                : meta_damaged(meta, "goes on behind its end");
 }

@@ -17,6 +17,7 @@
 
 /* Elements of a row's list: a few bytes may claim a billion of nothing. */
 #define COLUMNS_LIST_MAX 65536
+#define CHOSEN_MAX 256
 
 static const struct columns_format *const formats[] = { COLUMNS_FORMATS };
 
@@ -98,6 +99,11 @@ static enum err columns_choose(struct columns *columns,
 {
     const char *path = columns->file->path;
     const struct columns_leaf *before = NULL;
+    if (columns->count == CHOSEN_MAX)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: more than %d columns in its objects; name those "
+                       "that are meant",
+                       path, CHOSEN_MAX);
     for (size_t c = 0; c < columns->count; c++) {
         before = columns->chosen[c];
         if (strcmp(before->path, leaf->path) == 0)

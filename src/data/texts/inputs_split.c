@@ -106,12 +106,14 @@ static enum err split_check(const struct inputs *inputs, size_t first,
                             const char *folder, bool columns)
 {
     char names[256] = ",", split[SPLIT_BYTES], whole[SPLIT_BYTES + 3];
-    size_t kept = 0, splits = 0;
+    size_t kept = 0, splits = 0, bare = 0;
     for (size_t i = first; i < inputs->count; i++) {
         const char *path = inputs->file[i].path + strlen(folder);
         kept += split_wanted(inputs->split, path);
         split_of(path, split);
         snprintf(whole, sizeof whole, ",%s,", split);
+        bare += split[0] == '\0' && inputs->file[i].columns != NULL &&
+                !split_saved(path, "cache-");
         if (split[0] == '\0' || strstr(names, whole) != NULL ||
             (columns && inputs->file[i].columns == NULL))
             continue;
@@ -124,12 +126,40 @@ static enum err split_check(const struct inputs *inputs, size_t first,
         return err_set(ERR_USAGE,
                        "%s has no files of the split '%s', but of: %s", folder,
                        inputs->split, splits > 0 ? names + 1 : "none");
-    if (inputs->split != NULL || !columns || splits < 2)
+    if (inputs->split != NULL || !columns || splits + (bare > 0) < 2)
         return ERR_OK;
-    return err_set(
-        ERR_USAGE,
-        "%s has the splits %s: name one with --split, or say --split all",
-        folder, names + 1);
+    return err_set(ERR_USAGE,
+                   "%s has the splits %s%s: name one with --split, or say "
+                   "--split all",
+                   folder, names + 1, bare > 0 ? ", and files of none" : "");
+}
+
+/* "train-00003-of-00010.parquet" is one of ten, which are all there: files are in the order
+ * of their names. */
+static enum err split_whole(const struct inputs *inputs, size_t first)
+{
+    for (size_t i = first, end; i < inputs->count; i = end) {
+        const char *path = inputs->file[i].path;
+        const char *base = basename(path);
+        size_t bytes = split_prefix(base), head = (size_t)(base - path) + bytes;
+        long all = bytes > 0 ? strtol(base + bytes + 10, NULL, 10) : 1;
+        long there = 0;
+        for (end = i; end < inputs->count; end++) {
+            const char *other = inputs->file[end].path;
+            if (end > i && (strncmp(path, other, head) != 0 || bytes == 0 ||
+                            split_prefix(basename(other)) != bytes))
+                break;
+            there += bytes == 0 || strtol(other + head + 10, NULL, 10) == all;
+        }
+        if (there != all || (size_t)there != end - i)
+            return err_set(
+                ERR_DATA,
+                "%s: of the %ld files of this kind %ld are there, and "
+                "%zu of another number: fetch or remove what is too few "
+                "or too much, or name the files that are meant",
+                path, all, there, end - i - (size_t)there);
+    }
+    return ERR_OK;
 }
 
 enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
@@ -173,5 +203,5 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
         TRY(rc);
     }
     inputs->count = kept;
-    return ERR_OK;
+    return columns ? split_whole(inputs, first) : ERR_OK;
 }
