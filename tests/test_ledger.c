@@ -180,6 +180,13 @@ static void test_words(void)
     }
 }
 
+static void append(const char *line)
+{
+    FILE *file = fopen(ledger, "a");
+    if (file == NULL || fprintf(file, "%s\n", line) < 0 || fclose(file) != 0)
+        tap_ok(false, "write %s", ledger);
+}
+
 /* What the launch script asks. */
 static void test_job(void)
 {
@@ -221,10 +228,7 @@ static void test_job(void)
                job.local_step == -1,
            "no ledger: nothing has begun");
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        FILE *file = fopen(ledger, "a");
-        if (file == NULL || fprintf(file, "%s\n", steps[i].line) < 0 ||
-            fclose(file) != 0)
-            tap_ok(false, "write %s", ledger);
+        append(steps[i].line);
         tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK &&
                    job.attempts == steps[i].attempts &&
                    job.started == steps[i].started &&
@@ -266,10 +270,7 @@ static void test_starts(void)
     struct ledger_job job;
     unlink(ledger);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        FILE *file = fopen(ledger, "a");
-        if (file == NULL || fprintf(file, "%s\n", steps[i].line) < 0 ||
-            fclose(file) != 0)
-            tap_ok(false, "write %s", ledger);
+        append(steps[i].line);
         tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK &&
                    job.start_took_s == steps[i].took_s &&
                    job.start_failed == steps[i].failed,
