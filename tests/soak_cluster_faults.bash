@@ -47,7 +47,13 @@ back() {
         xargs -r -I{} "$CLUSTER" exec --root scontrol update nodename={} state=resume
 }
 
-fault_node() { away "$2" && "$CLUSTER" kill "$2" && later "$2" "$3" "$CLUSTER" revive "$2"; }
+# One that has begun a job's script seconds ago and is back before Slurm has missed it: the job
+# stays RUNNING, with nothing that runs, until its time is over. The next of the chain goes on.
+fault_node() {
+    away "$2" || return
+    [ "$2" != "$(job_field soak BatchHost)" ] || echo "$job" >>"$DIR/hosts"
+    "$CLUSTER" kill "$2" && later "$2" "$3" "$CLUSTER" revive "$2"
+}
 
 fault_host() {
     local node
