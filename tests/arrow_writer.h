@@ -24,7 +24,7 @@ enum { /* types by the format's numbers */
 struct write_field {
     const char *name;
     int type;
-    int place_bits; /* above 0: of a dictionary with the id 7 */
+    int place_bits; /* not 0: of a dictionary with the id 7; below: no sign */
     const struct write_field *child;
     size_t children;
 };
@@ -100,8 +100,8 @@ static void write_fields(struct buffer *out, size_t table, size_t field,
     for (size_t i = 0; i < count; i++) {
         const struct write_field *one = &list[i];
         int64_t value[6] = { 0, 1, one->type };
-        size_t at =
-            write_table(out, 6, value, 0x2f | (one->place_bits > 0 ? 0x10 : 0));
+        size_t at = write_table(out, 6, value,
+                                0x2f | (one->place_bits != 0 ? 0x10 : 0));
         write_link(out, places + 4 * i, at);
         write_list(out, at, 0, (uint32_t)strlen(one->name));
         write_bytes(out, one->name, strlen(one->name) + 1);
@@ -111,8 +111,9 @@ static void write_fields(struct buffer *out, size_t table, size_t field,
                                   : one->type == TYPE_UNION ? 1
                                                             : 0);
         write_link(out, write_place(at, 3), made);
-        if (one->place_bits > 0) {
-            int64_t id[2] = { 7, 0 }, bits[2] = { one->place_bits, 1 };
+        if (one->place_bits != 0) {
+            int64_t id[2] = { 7, 0 };
+            int64_t bits[2] = { abs(one->place_bits), one->place_bits > 0 };
             made = write_table(out, 2, id, 3);
             write_link(out, write_place(at, 4), made);
             size_t place = write_table(out, 2, bits, 3);

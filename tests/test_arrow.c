@@ -19,6 +19,7 @@ static const struct {
     { "large-lz4", "text", TYPE_LARGE_UTF8, 0, WRITE_LZ4, false, true },
     { "dictionary", "text", TYPE_UTF8, 8, WRITE_PLAIN, false, false },
     { "dictionary-zstd", "text", TYPE_LARGE_UTF8, 32, WRITE_ZSTD, false, true },
+    { "dictionary-unsigned", "text", TYPE_UTF8, -16, WRITE_ZSTD, false, false },
     { "group", "a.text", TYPE_UTF8, 0, WRITE_PLAIN, true, false },
     { "group-dictionary", "a.text", TYPE_BINARY, 64, WRITE_LZ4, true, false },
 };
@@ -62,8 +63,9 @@ static void add_texts(struct write_batch *batch, int type, bool second)
 static void make_texts(size_t t, struct buffer *out)
 {
     static const int64_t number[4];
-    const int type = texts[t].type, bits = texts[t].place_bits;
-    const struct write_field text = { "text", type, bits, NULL, 0 };
+    const int type = texts[t].type, bits = abs(texts[t].place_bits);
+    const struct write_field text = { "text", type, texts[t].place_bits, NULL,
+                                      0 };
     struct write_field fields[2] = { { "n", TYPE_INT, 0, NULL, 0 }, text };
     struct write_batch batch = { .codec = texts[t].codec };
     if (texts[t].group)
@@ -141,7 +143,8 @@ static const struct {
     { "'text' has a union, no text", TYPE_UNION, 0, 0, -1, 0, 0, "", 0 },
     { "'text' has views of texts", TYPE_VIEW, 0, 0, -1, 0, 0, "", 0 },
     { "a dictionary of other", TYPE_INT, 8, 0, -1, 0, 0, "", 0 },
-    { "0: column 'text' is damaged", TYPE_UTF8, 8, 0, -1, 1, 0, "", 1 },
+    { "0: column 'text' has the place 0 in a dictionary of 0", TYPE_UTF8, 8, 0,
+      -1, 1, 0, "", 1 },
     { "'text' is damaged", TYPE_UTF8, 0, 0, -1, 1, 0, "\2\0\0\0\1\0\0", 8 },
     { "'text' is damaged", TYPE_UTF8, 0, 0, -1, 1, 0, "\0\0\0\0\3\0\0", 8 },
     { "'text' is damaged", TYPE_UTF8, 0, 0, -1, 1, 0, "\0\0\0", 4 },
@@ -174,6 +177,62 @@ static void test_refusals(const char *folder)
         tap_ok(columns_test_refused(rc, path) &&
                    strstr(err_text(), refusals[r].says) != NULL,
                "%s: %s", refusals[r].says, rc == ERR_OK ? got : err_text());
+    }
+    buffer_free(&out);
+}
+
+/* Places in a dictionary of 300 texts, the last of which is "last", by the width and
+ * the sign (below 0: none) of their type, and what reading says. */
+static const struct {
+    int bits;
+    int64_t place;
+    const char *says;
+} places[] = {
+    { 8, -1,
+      "record batch 0: column 'text' has the place -1 in a dictionary of 300" },
+    { 8, 200, "the place -56 in" },
+    { -8, 200, "|" },
+    { 16, 299, "last|" },
+    { 16, -1, "the place -1 in" },
+    { -16, 0xffff, "the place 65535 in" },
+    { 32, -1, "the place -1 in" },
+    { -32, -1, "the place 4294967295 in" },
+    { -32, 299, "last|" },
+    { 64, -1, "the place -1 in" },
+    { -64, 299, "last|" },
+    { 24, 0, "has a damaged schema" },
+};
+
+static void make_place(size_t p, struct buffer *out)
+{
+    struct write_batch batch = { .codec = WRITE_PLAIN };
+    const struct write_field field = { "text", TYPE_UTF8, places[p].bits, NULL,
+                                       0 };
+    int32_t at[301] = { [300] = 4 };
+    write_schema(out, false, &field, 1, 0);
+    write_array(&batch, 300, 0);
+    write_part(&batch, "", 0);
+    write_part(&batch, at, sizeof at);
+    write_part(&batch, "last", 4);
+    write_batch(out, &batch, true, 300, -1);
+    write_array(&batch, 1, 0);
+    write_part(&batch, "", 0);
+    write_part(&batch, &places[p].place, (size_t)abs(places[p].bits) / 8);
+    write_batch(out, &batch, false, 1, -1);
+    write_end(out, false);
+}
+
+static void test_places(const char *folder)
+{
+    const char *path = fixture_path(folder, "places.arrow");
+    struct buffer out = { 0 };
+    char got[1024];
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+        make_place(p, &out);
+        fixture_write_file(path, out.data, out.bytes);
+        enum err rc = columns_test_texts(&arrow_format, path, "text", 0, got);
+        tap_ok(strstr(rc == ERR_OK ? got : err_text(), places[p].says) != NULL,
+               "%d bits: %s", places[p].bits, rc == ERR_OK ? got : err_text());
     }
     buffer_free(&out);
 }
@@ -238,10 +297,15 @@ int main(int argc, char **argv)
                               out.bytes, talk ? NULL : texts[t].column,
                               talk ? COLUMNS_TALK : COLUMNS_TEXTS, broken);
     }
+    if (argc > 1) {
+        make_place(0, &out);
+        fixture_write_file(fixture_path(folder, "place"), out.data, out.bytes);
+    }
     buffer_free(&out);
     if (argc > 1)
         return 0;
     test_refusals(folder);
+    test_places(folder);
     test_claims(folder);
     test_go(folder);
     return tap_done();

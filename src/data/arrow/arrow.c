@@ -43,12 +43,12 @@ struct arrow_column {
     const struct columns_leaf *leaf;
     struct arrow_array *level; /* from the top to the leaf */
     size_t levels, inner;      /* the first one in a list; 0: there is none */
-    int64_t place_bytes;       /* in a dictionary */
-    bool begun;                /* the batch; of it: */
-    struct buffer data;        /* what was read */
-    int64_t rows, row;         /* next */
-    int64_t element, end;      /* of the list at hand, that are left */
-    struct arrow_array words;  /* the dictionary as it is for the batch */
+    const struct arrow_node *leaf_node;
+    bool begun;               /* the batch; of it: */
+    struct buffer data;       /* what was read */
+    int64_t rows, row;        /* next */
+    int64_t element, end;     /* of the list at hand, that are left */
+    struct arrow_array words; /* the dictionary as it is for the batch */
     struct buffer words_data;
     size_t next; /* of meta.dictionary, to be looked at */
 };
@@ -92,7 +92,7 @@ static enum err arrow_way(const struct arrow_meta *meta, size_t node,
                           struct arrow_column *column)
 {
     column->begun = true; /* there is no batch at hand */
-    column->place_bytes = meta->node[node].place_bytes;
+    column->leaf_node = &meta->node[node];
     for (size_t n = node; n != SIZE_MAX; n = meta->node[n].above)
         column->levels++;
     TRY(new_zeroed(&column->level, column->levels));
@@ -218,8 +218,7 @@ static enum err arrow_words(struct arrow *arrow, struct arrow_column *column)
     struct arrow_meta *meta = &arrow->meta;
     struct arrow_message message;
     const struct arrow_dictionary *last = NULL;
-    const struct arrow_node *node =
-        &meta->node[column->level[column->levels - 1].node];
+    const struct arrow_node *node = column->leaf_node;
     for (; column->next < meta->dictionaries &&
            meta->dictionary[column->next].before <= arrow->batch;
          column->next++)
@@ -332,17 +331,19 @@ static enum err column_text(const struct arrow_column *column, int64_t i,
 {
     const struct arrow_array *array = &column->level[column->levels - 1];
     const struct buffer *data = &column->data;
-    int64_t each = column->place_bytes;
+    int64_t each = column->leaf_node->place_bytes;
     int64_t range[2] = { 0, 0 };
     const uint8_t *place = NULL;
     bool there = true;
     if (array->kind == ARROW_PLACES) {
         TRY(array_get(array, 1, data, i * each, each, &place));
-        i = arrow_meta_number(place, (size_t)each);
+        i = arrow_meta_place(column->leaf_node, place);
         array = &column->words;
         data = &column->words_data;
-        if (i < 0)
-            return arrow_damaged();
+        if (i < 0 || i >= array->length)
+            return err_set(ERR_DATA,
+                           "has the place %lld in a dictionary of %lld texts",
+                           (long long)i, (long long)array->length);
         TRY(array_there(array, data, i, &there));
     }
     if (!there)

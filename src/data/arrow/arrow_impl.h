@@ -23,6 +23,7 @@ struct arrow_node {
     bool views;            /* and any number more */
     int64_t dictionary;    /* its id */
     int64_t place_bytes;
+    bool place_signed;
 };
 
 struct arrow_message {
@@ -61,3 +62,5 @@ enum err arrow_meta_message(struct arrow_meta *meta, int64_t at,
 void arrow_meta_close(struct arrow_meta *meta);
 /* `bytes` of a number, its sign only of 4. */
 int64_t arrow_meta_number(const uint8_t *data, size_t bytes);
+/* Where in its dictionary a value is. */
+int64_t arrow_meta_place(const struct arrow_node *node, const uint8_t *data);

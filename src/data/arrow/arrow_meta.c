@@ -34,6 +34,15 @@ int64_t arrow_meta_number(const uint8_t *data, size_t bytes)
     return bytes == 4 ? (int32_t)(uint32_t)value : (int64_t)value;
 }
 
+int64_t arrow_meta_place(const struct arrow_node *node, const uint8_t *data)
+{
+    int free_bits = 64 - 8 * (int)node->place_bytes;
+    uint64_t top = (uint64_t)arrow_meta_number(data, (size_t)node->place_bytes)
+                   << free_bits;
+    return node->place_signed ? (int64_t)top >> free_bits
+                              : (int64_t)(top >> free_bits);
+}
+
 static int64_t flat_load(struct flat *flat, size_t at, size_t bytes)
 {
     flat->bad = flat->bad || at > flat->bytes || bytes > flat->bytes - at;
@@ -235,9 +244,12 @@ static enum err field_node(struct meta_walk *walk, size_t field,
     node->buffers = 2;
     node->views = false;
     node->dictionary = flat_number(flat, dictionary, 0, 8);
-    node->place_bytes = place > 0 ? flat_number(flat, place, 0, 4) / 8 : 4;
+    int64_t bits = place > 0 ? flat_number(flat, place, 0, 4) : 32;
+    node->place_signed = place == 0 || flat_number(flat, place, 1, 1) != 0;
+    node->place_bytes = bits / 8;
     *wrong = words ? NULL : "a dictionary of other things";
-    flat->bad = flat->bad || node->place_bytes < 1 || node->place_bytes > 8;
+    flat->bad =
+        flat->bad || (bits != 8 && bits != 16 && bits != 32 && bits != 64);
     return ERR_OK;
 }
 
