@@ -30,6 +30,14 @@
 #include "src/text/binary_kind.h"
 #include "src/text/tokenizer/tokenizer.h"
 
+static void tell_empty(int64_t records)
+{
+    if (records > 0)
+        printf("%" PRId64 " records with an empty text, or none, are no "
+               "documents\n",
+               records);
+}
+
 /* The inputs are read as tokenize reads them (src/data/texts), by the same options,
  * so that a tokenizer is taught by the documents that it will meet. A text may not
  * have as many pairs that are worth a token as were asked for; that is told and no
@@ -62,6 +70,7 @@ static enum err command_train_tokenizer(struct data_options *options)
         printf("the text has no more than these with --min-frequency %" PRId64
                "; --vocab-size asked for %" PRId64 "\n",
                learn->min_frequency, vocab_size);
+    tell_empty(result.empty);
     if (result.left_out > 0)
         printf("%" PRId64 " words of more than %d bytes were left out\n",
                result.left_out, BPE_WORDS_BYTES_MAX);
@@ -188,6 +197,7 @@ static enum err command_tokenize_text(struct data_options *all)
                  " documents, %" PRId64 " bytes of text\n",
                  out, result.samples + result.eval_samples, result.tokens,
                  result.documents, result.bytes);
+    tell_empty(result.empty);
     if (result.dropped > 0)
         printf("%" PRId64 " tokens at the ends of documents are in no sample "
                "(--no-wrap)\n",

@@ -136,32 +136,35 @@ static int64_t journal_int(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+/* The members of a result, in their order. */
+static const char *const journal_counts[] = {
+    "bytes",   "documents",   "tokens",         "samples", "eval_samples",
+    "dropped", "held_tokens", "held_documents", "empty"
+};
+#define JOURNAL_COUNTS (sizeof journal_counts / sizeof *journal_counts)
+union journal_result {
+    struct tokenize_result result;
+    int64_t count[JOURNAL_COUNTS];
+};
+static_assert(sizeof(union journal_result) == sizeof(struct tokenize_result),
+              "each has a name");
+
 static void journal_get_result(const json_t *object,
                                struct tokenize_result *out)
 {
-    *out = (struct tokenize_result){
-        .bytes = journal_int(object, "bytes"),
-        .documents = journal_int(object, "documents"),
-        .tokens = journal_int(object, "tokens"),
-        .samples = journal_int(object, "samples"),
-        .eval_samples = journal_int(object, "eval_samples"),
-        .dropped = journal_int(object, "dropped"),
-        .held_tokens = journal_int(object, "held_tokens"),
-        .held_documents = journal_int(object, "held_documents"),
-    };
+    union journal_result all;
+    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
+        all.count[i] = journal_int(object, journal_counts[i]);
+    *out = all.result;
 }
 
 static json_t *journal_put_result(const struct tokenize_result *result)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
-                     (json_int_t)result->bytes, "documents",
-                     (json_int_t)result->documents, "tokens",
-                     (json_int_t)result->tokens, "samples",
-                     (json_int_t)result->samples, "eval_samples",
-                     (json_int_t)result->eval_samples, "dropped",
-                     (json_int_t)result->dropped, "held_tokens",
-                     (json_int_t)result->held_tokens, "held_documents",
-                     (json_int_t)result->held_documents);
+    const union journal_result all = { *result };
+    json_t *object = json_object();
+    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
+        jsontext_set(&object, journal_counts[i], json_integer(all.count[i]));
+    return object;
 }
 
 static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
@@ -171,6 +174,7 @@ static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
                    .offset = journal_int(object, "offset"),
                    .line = journal_int(object, "line"),
                    .skip = journal_int(object, "skip"),
+                   .empty = journal_int(object, "empty"),
                    .inside = json_is_true(json_object_get(object, "inside")),
                    .held = json_is_true(json_object_get(object, "held")),
                    .midline =
@@ -184,26 +188,26 @@ static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
 static json_t *journal_put_mark(const struct tokenize_mark *mark)
 {
     const struct text_place *place = &mark->place;
-    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:b, s:o}",
-                     "file", (json_int_t)place->file, "offset",
-                     (json_int_t)place->offset, "line", (json_int_t)place->line,
-                     "skip", (json_int_t)place->skip, "inside", place->inside,
-                     "held", place->held, "midline", place->midline, "used",
-                     (json_int_t)mark->tokens, "dropping", mark->dropping,
-                     "before", journal_put_result(&mark->before));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:b, s:o}", "file",
+        (json_int_t)place->file, "offset", (json_int_t)place->offset, "line",
+        (json_int_t)place->line, "skip", (json_int_t)place->skip, "empty",
+        (json_int_t)place->empty, "inside", place->inside, "held", place->held,
+        "midline", place->midline, "used", (json_int_t)mark->tokens, "dropping",
+        mark->dropping, "before", journal_put_result(&mark->before));
 }
 
 /* Whether text could be read on from there: who reads it asserts that. */
 static bool journal_is_mark(const struct tokenize_mark *mark, size_t files)
 {
     const struct text_place *place = &mark->place;
-    const struct tokenize_result *before = &mark->before;
-    return place->file >= 0 && place->file <= (int64_t)files &&
+    const union journal_result before = { mark->before };
+    bool good = true;
+    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
+        good = good && before.count[i] >= 0;
+    return good && place->file >= 0 && place->file <= (int64_t)files &&
            place->offset >= 0 && place->line >= 0 && place->skip >= 0 &&
-           mark->tokens >= 0 && before->bytes >= 0 && before->documents >= 0 &&
-           before->tokens >= 0 && before->samples >= 0 &&
-           before->eval_samples >= 0 && before->dropped >= 0 &&
-           before->held_tokens >= 0 && before->held_documents >= 0;
+           place->empty >= 0 && mark->tokens >= 0;
 }
 
 static enum err journal_step(struct tokenize_journal *journal,

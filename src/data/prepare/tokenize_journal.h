@@ -19,6 +19,7 @@ struct tokenize_result {
     int64_t eval_samples; /* in OUT/eval */
     int64_t dropped;      /* tokens that are in no sample: no_wrap */
     int64_t held_tokens, held_documents; /* in OUT/eval, by the documents */
+    int64_t empty; /* records without a text, of which none is a document */
 };
 
 /* Where a sample begins: the text from which its tokens can be made again, and

@@ -236,6 +236,7 @@ static enum err pass_run(struct pass *pass)
             TRY(pass_idle(job));
         }
     }
+    job->out.result.empty = documents_empty(pass->documents);
     return out_end(&job->out);
 }
 

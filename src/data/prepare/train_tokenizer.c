@@ -179,6 +179,7 @@ static enum err train_count(struct train_tokenizer_job *job)
     }
     progress_end(&job->progress);
     job->result.words = (int64_t)bpe_words_count(job->words[0]);
+    job->result.empty = documents_empty(job->documents);
     job->result.left_out = bpe_words_left_out(job->words[0]);
     return job->result.words > 0
                ? ERR_OK

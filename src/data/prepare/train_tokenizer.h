@@ -27,6 +27,7 @@ struct train_tokenizer_result {
     int64_t bytes; /* of text */
     int64_t words; /* different ones */
     int64_t left_out;
+    int64_t empty;  /* records without a text */
     int64_t tokens; /* of the vocabulary */
 };
 

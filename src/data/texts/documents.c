@@ -157,10 +157,12 @@ static enum err documents_record(struct documents *documents,
     size_t bytes = 0, skip = documents->skip;
     /* records without a text are no documents, but for one that is gone on in
      */
-    do
+    for (;; place->empty++) {
         TRY(jsonl_next_text(documents->lines, documents->options.field, &text,
                             &bytes));
-    while (text != NULL && bytes == 0 && skip == 0);
+        if (text == NULL || bytes > 0 || skip > 0)
+            break;
+    }
     if (skip > bytes)
         return err_set(ERR_DATA, "%s: shorter than it was",
                        jsonl_place(documents->lines));
@@ -223,7 +225,7 @@ static enum err documents_sample(struct documents *documents,
     char name[512];
     size_t bytes = 0, skip = documents->skip;
     const char *path = documents_file(documents, documents->place.file)->path;
-    do {
+    for (;; documents->place.empty++) {
         TRY(documents_cell(documents, &text, &bytes, more));
         if (!*more)
             return documents_judge(documents, path, NULL, 0);
@@ -231,10 +233,11 @@ static enum err documents_sample(struct documents *documents,
             documents_name(documents, &documents->place, name, sizeof name);
             return err_set(ERR_DATA, "%s: shorter than it was", name);
         }
-        if (bytes == 0 && watch->idle != NULL &&
-            documents->place.offset % 65536 == 0)
+        if (bytes > 0)
+            break;
+        if (watch->idle != NULL && documents->place.offset % 65536 == 0)
             TRY(watch->idle(watch->context));
-    } while (bytes == 0);
+    }
     TRY(documents_judge(documents, path, text, bytes));
     documents_give(documents, text, bytes, span);
     if (documents->table != NULL)
@@ -246,6 +249,7 @@ static enum err documents_text(struct documents *documents,
                                struct text_span *span, bool *more)
 {
     TRY(text_next(documents->text, span, more));
+    span->place.empty = documents->place.empty;
     documents->place = span->place;
     return ERR_OK;
 }
@@ -296,9 +300,16 @@ enum err documents_next(struct documents *documents, struct text_span *span,
         if (!documents_file(documents, file)->set)
             documents->before += documents_file(documents, file)->bytes;
         /* the next file from its beginning */
-        documents->place = (struct text_place){ .file = file + 1 };
+        documents->place =
+            (struct text_place){ .file = file + 1,
+                                 .empty = documents->place.empty };
     }
     return ERR_OK;
+}
+
+int64_t documents_empty(const struct documents *documents)
+{
+    return documents->place.empty;
 }
 
 int64_t documents_done(const struct documents *documents)

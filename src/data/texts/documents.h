@@ -44,6 +44,9 @@ enum err documents_next(struct documents *documents, struct text_span *span,
 bool documents_are_held(const void *text, size_t bytes, uint64_t seed,
                         double share);
 
+/* Records without a text so far: rows, samples, lines of JSON. */
+int64_t documents_empty(const struct documents *documents);
+
 /* How much of the inputs was read, of inputs_bytes(); of sets the texts. */
 int64_t documents_done(const struct documents *documents);
 

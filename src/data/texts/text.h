@@ -20,6 +20,7 @@ struct text_place {
                      * the record's line; of a set: the sample */
     int64_t line;   /* of JSON lines */
     int64_t skip;   /* of both: bytes of the record's text before it */
+    int64_t empty;  /* records without a text before it, of all files */
     bool inside;    /* of text: a document has begun before it */
     bool held;      /* its document is held out */
     bool midline; /* the byte before it is of that document and ends no line */
