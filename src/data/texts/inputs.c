@@ -110,9 +110,12 @@ static enum err inputs_add_text(struct inputs *inputs, const char *path,
                         : inputs_is_json(inputs, path) ? SOURCE_RECORDS
                                                        : SOURCE_TEXT,
                         inputs->encoding, &why));
+    if (why != NULL && inputs->split == NULL && !inputs_is_json(inputs, path))
+        inputs->remedy = "; --binary reads those that are no text";
     return why == NULL ? inputs_add(inputs, path, status)
                        : inputs_pass(inputs, path, why);
 }
+
 /* "2 ELF program, 1 zip". */
 static const char *inputs_passed(const struct inputs *inputs, char *text,
                                  size_t bytes)
@@ -224,11 +227,10 @@ static enum err inputs_operand(struct inputs *inputs, const char *path)
     TRY(inputs_folder(inputs, path, 0));
     TRY(inputs_split(inputs, before, path));
     if (inputs->count == before && inputs->passed_first != NULL)
-        return err_set(
-            ERR_DATA,
-            "%s has no text in it: %s; the first: %s; --binary reads all files",
-            path, inputs_passed(inputs, passed, sizeof passed),
-            inputs->passed_first);
+        return err_set(ERR_DATA, "%s has no text in it: %s; the first: %s%s",
+                       path, inputs_passed(inputs, passed, sizeof passed),
+                       inputs->passed_first,
+                       inputs->remedy != NULL ? inputs->remedy : "");
     if (inputs->count == before)
         return err_set(ERR_DATA, "%s is a folder without files%s", path,
                        inputs->hidden > 0 ? " but hidden ones" : "");
@@ -302,10 +304,10 @@ void inputs_tell(const struct inputs *inputs)
                  inputs->hidden);
     if (inputs->passed_first != NULL)
         log_warn("files of folders that are no text, or not meant, are passed "
-                 "over: %s; "
-                 "the first: %s (--binary reads them)",
+                 "over: %s; the first: %s%s",
                  inputs_passed(inputs, passed, sizeof passed),
-                 inputs->passed_first);
+                 inputs->passed_first,
+                 inputs->remedy != NULL ? inputs->remedy : "");
 }
 
 void inputs_release(struct inputs *inputs)

@@ -35,9 +35,10 @@ struct inputs {
     size_t count, capacity;
     struct inputs_passed passed[INPUTS_KINDS_MAX]; /* the last: all others */
     char *passed_first;                            /* a path; NULL: none */
-    size_t folders;                                /* that were named */
-    size_t hidden;  /* files and folders that were left out */
-    size_t by_name; /* JSON lines that only their names tell of */
+    const char *remedy; /* what would have read some of them; NULL: nothing */
+    size_t folders;     /* that were named */
+    size_t hidden;      /* files and folders that were left out */
+    size_t by_name;     /* JSON lines that only their names tell of */
     enum inputs_kind kind;
     bool binary; /* not only text */
     /* set before inputs_find(), lent: which files of folders; source_open()'s */

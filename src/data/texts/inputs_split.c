@@ -183,6 +183,8 @@ enum err inputs_split(struct inputs *inputs, size_t first, const char *folder)
                        "name the files that are meant",
                        folder, name);
     columns = columns && cards < inputs->count - first;
+    if (columns) /* what is beside them is not meant */
+        inputs->remedy = NULL;
     TRY(split_check(inputs, first, folder, columns));
     for (size_t i = first; i < inputs->count; i++) {
         struct inputs_file file = inputs->file[i];
