@@ -156,9 +156,14 @@ enum err spans_create(const struct spans_input *input, struct spans **out)
     /* each tensor is in one of an owner's blocks */
     TRY_OUT(new_zeroed(&spans->list, (size_t)(params->count + blocks)));
     TRY_OUT(make_cuts(spans, input->owner->ranks));
-    for (int b = 0; b < blocks; b++) {
+    for (int b = 0, first = 0; b < blocks; b++) {
         struct interval interval = interval_of(input, b);
-        for (int p = 0; p < params->count; p++)
+        /* both ascend: what ends before a block ends before those behind it */
+        while (first < params->count && end_of(params, first) <= interval.begin)
+            first++;
+        for (int p = first; p < params->count &&
+                            (p == 0 || end_of(params, p - 1) < interval.end);
+             p++)
             add_tensor(spans, input, &interval, p);
     }
     for (int p = 0; p < params->count; p++) {
