@@ -141,6 +141,15 @@ registers() {
     [ -f "$DIR/s3/${source#s3://}/MANIFEST.json" ]
     rm "$DIR/s3/${source#s3://}/MANIFEST.json"
     [ "$(registers "$DIR/two" "${MIRROR[@]: -1}")" = "tessera://$DIR/two/checkpoints/$name" ]
+    # kept there for being the best, or pinned, behind those that are newer, in a later attempt, too
+    rm -rf "$THERE"
+    train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 "train.max_duration=${best}ba"
+    train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 train.max_duration=18ba
+    "$BIN/tessera-ckpt" pin "$DIR/kept#18" --reason test
+    source=$(registers "$DIR/kept" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1)
+    [[ "$source" == "s3://bucket/$BATS_TEST_NUMBER/$name-"* ]]
+    [ "$(basename -a "$THERE"/*/MANIFEST.json | wc -l)" = 3 ]
+    [ -n "$(compgen -G "$THERE/step-000000018-*/MANIFEST.json")" ]
     kill $flow
 }
 

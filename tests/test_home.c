@@ -157,7 +157,8 @@ static void test_retention(void)
         fixture_need(mirror_commit(store, &step));
         fixture_need(mirror_known_add(&known, &step, MIRROR_WHOLE));
         asked = server.requests;
-        fixture_need(mirror_retain(store, &step, 3, 0, true, &known));
+        fixture_need(
+            mirror_retain(store, &step, 3, 0, true, folder, -1, &known));
         asked = server.requests - asked;
     }
     for (int i = 0; i < 110; i++) {

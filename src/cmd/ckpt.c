@@ -176,8 +176,8 @@ static enum err fetch(const struct command *command, struct ckpt_cmd *cmd)
         if (!reads(command, cmd, p, &what))
             return err_set(ERR_USAGE,
                            "%s: %s is for a directory of this machine; what "
-                           "stays in a mirror say checkpoint.mirror_keep and "
-                           "checkpoint.keep_every of its run",
+                           "stays in a mirror say checkpoint.mirror_keep, "
+                           "keep_every and keep_best of its run",
                            cmd->paths[p], command->command.name);
         TRY(home_open(cmd->paths[p], what, cmd->named[p], exact));
         cmd->paths[p] = cmd->named[p];

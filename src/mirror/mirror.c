@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "src/base/array.h"
 #include "src/base/digest.h"
@@ -299,9 +300,25 @@ static enum err list_known(struct store *store, const struct mirror_step *step,
     return rc;
 }
 
+/* Whether it is the copy of what stays in the run directory. */
+static bool is_spared(const char *run_dir, int64_t best,
+                      const struct mirror_folder *one)
+{
+    char path[FSIO_PATH_MAX];
+    struct mirror_step here;
+    if (ckpt_index_path(path, run_dir, one->step) != ERR_OK ||
+        (one->step != best && !ckpt_index_pinned(path)))
+        return false;
+    bool other = mirror_step_of(path, &here) == ERR_OK &&
+                 strcmp(here.folder, one->folder) != 0;
+    mirror_step_free(&here);
+    return !other;
+}
+
 /* With keep 0 what is below a whole one was looked at when that came. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later,
+                       const char *run_dir, int64_t best,
                        struct mirror_known *known)
 {
     int64_t kept = 1;
@@ -318,12 +335,13 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
         bool newest = kept < (keep == 0 ? 2 : keep);
         if (!after && !newest && always)
             continue; /* looked at when it was one of the newest */
-        if (!after && newest && one->is == MIRROR_UNSEEN) {
+        bool stays = !after && (newest || is_spared(run_dir, best, one));
+        if (stays && one->is == MIRROR_UNSEEN) {
             TRY(mirror_is_whole(store, one->folder, &whole));
             one->is = whole ? MIRROR_WHOLE : MIRROR_PART;
         }
-        if (!after && newest && one->is == MIRROR_WHOLE) {
-            kept++;
+        if (stays && one->is == MIRROR_WHOLE) {
+            kept += newest;
             continue;
         }
         TRY(fsio_path(prefix, "%.63s/", one->folder));

@@ -66,10 +66,12 @@ void mirror_known_free(struct mirror_known *known);
 enum err mirror_known_add(struct mirror_known *known,
                           const struct mirror_step *step, enum mirror_is is);
 /* Behind a commit: of the run's others the keep - 1 newest whole ones below the step
- * and multiples of keep_every (0: none) stay; keep 0: all whole ones. What is not
- * whole goes, and with `later` what is of the same or of a later step. */
+ * and multiples of keep_every (0: none) stay, and copies of what run_dir has as its
+ * step `best` (-1: none) or pinned; keep 0: all whole ones. What is not whole goes,
+ * and with `later` what is of the same or of a later step. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later,
+                       const char *run_dir, int64_t best,
                        struct mirror_known *known);
 
 /* The directory whose run is mirrored there, by its last attempt: an object

@@ -43,7 +43,8 @@
       "training, and from which a run goes on whose directory has lost it; "   \
       "empty: none")                                                           \
     S(checkpoint, INT(0, 1e6), mirror_keep, "3", 0,                            \
-      "checkpoints to keep there, and those of checkpoint.keep_every; 0: all") \
+      "checkpoints to keep there, those of checkpoint.keep_every, the best "   \
+      "with keep_best, and pinned ones; 0: all")                               \
     S(checkpoint, FLOAT(0, 1e6), mirror_wait_s, "600", 0,                      \
       "seconds that an attempt's end waits at most for the newest to be "      \
       "there; after a signal 30")                                              \

@@ -94,7 +94,8 @@ static enum err await_files(struct on_checkpoint_mirror *m,
 static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
                        int64_t *bytes)
 {
-    enum err rc = ERR_OK;
+    enum err rc = ERR_OK, kept = ERR_OK;
+    int64_t best = -1;
     const struct train_settings *s = &m->run->settings;
     struct mirror_step step = { .step = -1 };
     char path[FSIO_PATH_MAX];
@@ -114,8 +115,13 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(mirror_still_own(m->store, s->run.dir, &m->owner));
     TRY_OUT(mirror_commit(m->store, &step));
     TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_WHOLE));
-    if (mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
-                      s->checkpoint.keep_every, m->looked, &m->known) != ERR_OK)
+    if (s->checkpoint.keep_best)
+        kept = ckpt_index_best(s->run.dir, false, &best);
+    if (kept == ERR_OK)
+        kept = mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
+                             s->checkpoint.keep_every, m->looked, s->run.dir,
+                             best, &m->known);
+    if (kept != ERR_OK)
         log_warn("checkpoint.mirror: old checkpoints stay: %s", err_text());
 out:
     mirror_step_free(&step);
