@@ -175,7 +175,15 @@ copy() { # what is in the folder may be changed then
         echo "{\"$key\": false}" >"$DIR/spm/tokenizer_config.json"
         "$HF" import "$DIR/spm" --out "$DIR/spm.$key" 2>&1 | grep -q 'texts begin otherwise'
     done
+    # tokens that a file beside it adds: a piece is one from then on, wherever it is read
+    echo '{"additional_special_tokens": ["<s>", "▁abc"]}' >"$DIR/spm/special_tokens_map.json"
     rm "$DIR/spm/tokenizer_config.json"
+    "$HF" import "$DIR/spm" --out "$DIR/spm.added"
+    "$HF" export "$DIR/spm.added" --out "$DIR/spm.added.hf"
+    jq -e '.added_tokens | any(.id == 261 and .special)' "$DIR/spm.added.hf/tokenizer.json"
+    echo '{"additional_special_tokens": ["<none>"]}' >"$DIR/spm/special_tokens_map.json"
+    ends 93 "*adds the token '<none>', which it lacks*" "$HF" import "$DIR/spm" --out "$DIR/spm.none"
+    rm "$DIR/spm/special_tokens_map.json"
     echo 'IQ== 0' >"$DIR/spm/tokenizer.model"
     ends 0 'tokenizer.model: *verified' \
         "$HF" import "$DIR/spm" --out "$DIR/spm.tiktoken" --verify

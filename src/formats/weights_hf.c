@@ -23,6 +23,7 @@
 #include "src/formats/safetensors/safetensors.h"
 #include "src/formats/weights_slices.h"
 #include "src/text/tokenizer/sentencepiece.h"
+#include "src/text/tokenizer/tokenizer_beside.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 #define COMPARE_BYTES 65536
@@ -216,10 +217,16 @@ static enum err convert_tokenizer(const char *path, struct hf_files *files)
 static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
+    char name[FSIO_PATH_MAX];
     TRY(hf_files_read(path, &state->files));
     if (state->files.text[HF_FILE_TOKENIZER] == NULL &&
         has(path, SENTENCEPIECE_FILE))
         TRY(convert_tokenizer(path, &state->files));
+    if (state->files.text[HF_FILE_TOKENIZER] != NULL) {
+        TRY(fsio_path(name, "%s/%s", path, hf_files_name(HF_FILE_TOKENIZER)));
+        TRY(tokenizer_beside_add(name, &state->files.text[HF_FILE_TOKENIZER],
+                                 &state->files.bytes[HF_FILE_TOKENIZER]));
+    }
     TRY(weights_slices_tokens(&state->files, path, state->config, state->bytes,
                               about, &state->generation));
     if (about->tokenizer == NULL)

@@ -14,9 +14,10 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
+#include "src/text/tokenizer/tokenizer_beside.h"
 
-#define FILE_BYTES_MAX (256 << 20)
-#define SAVE_ONE "have transformers' AutoTokenizer save a tokenizer.json"
+#define CONFIG_FILE "tokenizer_config.json"
+#define SAVE_ONE TOKENIZER_BESIDE_REMEDY
 #define DIGITS 9
 
 struct token {
@@ -129,20 +130,15 @@ out:
 
 /* --- the files --- */
 
-/* A file that need not be there. */
-static enum err read_config(const char *path, struct sentencepiece_beside *out)
+static enum err read_config(const char *model, struct sentencepiece_beside *out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
     json_t *root = NULL;
-    if (!fsio_exists(path))
-        return ERR_OK;
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
-    enum err rc = jsontext_object(
-        text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &root);
+    enum err rc = tokenizer_beside_read(model, CONFIG_FILE, &root);
     const json_t *bos = json_object_get(root, "add_bos_token");
     const json_t *eos = json_object_get(root, "add_eos_token");
     json_t *decoder = json_object_get(root, "added_tokens_decoder");
+    if (root == NULL)
+        return rc;
     out->begins = bos == NULL ? out->begins : json_is_true(bos);
     out->ends = json_is_true(eos);
     if (json_is_false(json_object_get(root, "legacy")) ||
@@ -150,12 +146,11 @@ static enum err read_config(const char *path, struct sentencepiece_beside *out)
         rc = err_set(ERR_UNSUPPORTED,
                      "legacy or add_prefix_space is false, by which texts "
                      "begin otherwise: " SAVE_ONE);
-    else if (rc == ERR_OK && decoder != NULL && !json_is_object(decoder))
+    else if (decoder != NULL && !json_is_object(decoder))
         rc = err_set(ERR_DATA, "added_tokens_decoder is no object");
     out->decoder = json_incref(decoder);
     json_decref(root);
-    free(text);
-    return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
+    return err_prefix(rc, "%s: what lies beside it: " CONFIG_FILE, model);
 }
 
 /* added_tokens.json is what transformers wrote before, and reads where the other lacks. */
@@ -165,8 +160,7 @@ enum err sentencepiece_beside_read(const char *model,
     char path[FSIO_PATH_MAX];
     const char *slash = strrchr(model, '/');
     int folder = slash == NULL ? 0 : (int)(slash + 1 - model);
-    TRY(fsio_path(path, "%.*stokenizer_config.json", folder, model));
-    TRY(read_config(path, out));
+    TRY(read_config(model, out));
     TRY(fsio_path(path, "%.*sadded_tokens.json", folder, model));
     if (out->decoder == NULL && fsio_exists(path))
         return err_set(ERR_UNSUPPORTED,

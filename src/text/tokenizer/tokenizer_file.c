@@ -22,6 +22,7 @@
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 #include "src/text/tokenizer/sentencepiece.h"
+#include "src/text/tokenizer/tokenizer_beside.h"
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
@@ -64,12 +65,11 @@ static enum err file_parts(const struct tokenizer_node *root,
     return tokenizer_parts_post_processor(root, tokenizer);
 }
 
-/* flags: of jansson, more than to refuse a key twice. */
 static enum err file_json(const char *path, const char *text, size_t bytes,
-                          size_t flags, json_t **out)
+                          json_t **out)
 {
     json_error_t error;
-    *out = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
+    *out = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &error);
     return *out != NULL ? ERR_OK
                         : err_set(jsontext_wrong(&error), "%s:%d:%d: %s", path,
                                   error.line, error.column, error.text);
@@ -99,26 +99,14 @@ static enum err file_beside(const char *path, const char *name,
                             struct tokenizer *tokenizer)
 {
     enum err rc = ERR_OK;
-    char beside[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes = 0;
     json_t *json = NULL;
-    const char *slash = strrchr(path, '/');
-    TRY(fsio_path(beside, "%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - path),
-                  path, name));
-    if (!fsio_exists(beside))
-        return ERR_OK;
-    TRY_OUT(fsio_read_file(beside, FILE_BYTES_MAX, &text, &bytes));
-    /* transformers writes a model_max_length of 10^30 */
-    TRY_OUT(file_json(beside, text, bytes, JSON_DECODE_INT_AS_REAL, &json));
-    struct tokenizer_node node = { .path = beside, .value = json };
-    TRY_OUT(tokenizer_reader_object(&node));
+    TRY(tokenizer_beside_read(path, name, &json));
+    struct tokenizer_node node = { .path = name, .value = json };
     TRY_OUT(file_named(&node, "eos_token", tokenizer, &tokenizer->eos));
     TRY_OUT(file_named(&node, "bos_token", tokenizer, &tokenizer->bos));
 out:
     json_decref(json);
-    free(text);
-    return rc;
+    return err_prefix(rc, "%s: what lies beside it", path);
 }
 
 /* The file's stem, or its folder's name. */
@@ -152,7 +140,7 @@ enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
     tokenizer->file[bytes] = '\0';
     tokenizer->file_bytes = bytes;
     TRY_OUT(digest_bytes(json, bytes, tokenizer->sha256));
-    TRY_OUT(file_json(name, json, bytes, 0, &parsed));
+    TRY_OUT(file_json(name, json, bytes, &parsed));
     struct tokenizer_node root = { .path = name, .value = parsed };
     TRY_OUT(file_parts(&root, tokenizer));
 out:
@@ -202,6 +190,7 @@ enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
     tokenizer->eos = tokenizer->bos = -1;
     TRY(file_read(path, tokenizer, &text, &bytes));
     file_name(path, tokenizer);
+    TRY_OUT(tokenizer_beside_add(path, &text, &bytes));
     TRY_OUT(tokenizer_file_json(path, text, bytes, tokenizer));
     TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
     TRY_OUT(file_beside(path, "tokenizer_config.json", tokenizer));
