@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "healthcheck/health_past.h"
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 
 #define BUS_CLASS_NVME 0x0108
 
@@ -37,7 +37,7 @@ static const char *bus_kind(int class)
 static double bus_total(const char *device, const char *file)
 {
     char text[2048];
-    health_sys_text(text, sizeof text, "%s/%s", device, file);
+    sysfile_text(text, sizeof text, "%s/%s", device, file);
     const char *total = strstr(text, "TOTAL_ERR_");
     total = total == NULL ? NULL : strchr(total, ' ');
     return total == NULL ? -1 : strtod(total, NULL);
@@ -55,7 +55,7 @@ static void judge_errors(const struct health_env *env, const char *device,
         { "aer_dev_nonfatal", "PCIE_NONFATAL", "uncorrected", HEALTH_WARN },
         { "aer_dev_correctable", "PCIE_CORRECTABLE", "corrected", HEALTH_WARN },
     };
-    const char *name = health_sys_name(device);
+    const char *name = sysfile_name(device);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char key[64];
         double per_hour, most;
@@ -81,14 +81,14 @@ static void judge_link(const char *device, struct health_result *out)
         { "current_link_speed", "max_link_speed", "PCIE_SLOW", "GT/s" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        double now = health_sys_number("%s/%s", device, rows[i].now);
-        double most = health_sys_number("%s/%s", device, rows[i].most);
-        double slot = health_sys_number("%s/../%s", device, rows[i].most);
+        double now = sysfile_number("%s/%s", device, rows[i].now);
+        double most = sysfile_number("%s/%s", device, rows[i].most);
+        double slot = sysfile_number("%s/../%s", device, rows[i].most);
         most = slot > 0 && slot < most ? slot : most;
         if (now > 0 && now < most)
             health_find(out, HEALTH_WARN, rows[i].code,
-                        "network card %.20s: %g of %g %s",
-                        health_sys_name(device), now, most, rows[i].unit);
+                        "network card %.20s: %g of %g %s", sysfile_name(device),
+                        now, most, rows[i].unit);
     }
 }
 
@@ -99,10 +99,10 @@ enum err health_bus(const struct health_env *env, struct health_result *out)
     glob_t found;
     snprintf(out->unit, sizeof out->unit, "devices");
     health_past_open(env, "bus", &past);
-    health_sys_find(env->root, "/sys/bus/pci/devices/*", &found);
+    sysfile_find(env->root, "/sys/bus/pci/devices/*", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         const char *device = found.gl_pathv[i];
-        double class = health_sys_number("%s/class", device);
+        double class = sysfile_number("%s/class", device);
         const char *kind = bus_kind((int)class >> 8);
         snprintf(card, sizeof card, "%s/physfn", device);
         if (kind == NULL || access(card, F_OK) == 0)

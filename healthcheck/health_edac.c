@@ -8,7 +8,7 @@
 #include "healthcheck/health_checks.h"
 
 #include "healthcheck/health_past.h"
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 
 /* The label of the module with the most, "" if none has any. */
 static void edac_worst(const char *controller, const char *counter, char *label,
@@ -18,15 +18,15 @@ static void edac_worst(const char *controller, const char *counter, char *label,
     double most = 0;
     label[0] = '\0';
     /* by modules, or where they are not known by ranks */
-    health_sys_find(controller, "/[dr][ia][mn][mk][0-9]*", &found);
+    sysfile_find(controller, "/[dr][ia][mn][mk][0-9]*", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         const char *module = found.gl_pathv[i];
-        double count = health_sys_number("%s/%s", module, counter);
+        double count = sysfile_number("%s/%s", module, counter);
         if (count <= most)
             continue;
         most = count;
-        if (!health_sys_text(label, bytes, "%s/dimm_label", module))
-            snprintf(label, bytes, "%s", health_sys_name(module));
+        if (!sysfile_text(label, bytes, "%s/dimm_label", module))
+            snprintf(label, bytes, "%s", sysfile_name(module));
     }
     globfree(&found);
 }
@@ -39,11 +39,11 @@ enum err health_edac(const struct health_env *env, struct health_result *out)
     double per_hour;
     snprintf(out->unit, sizeof out->unit, "errors");
     health_past_open(env, "edac", &past);
-    health_sys_find(env->root, "/sys/devices/system/edac/mc/mc[0-9]*", &found);
+    sysfile_find(env->root, "/sys/devices/system/edac/mc/mc[0-9]*", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        const char *path = found.gl_pathv[i], *name = health_sys_name(path);
-        double lost = health_sys_number("%s/ue_count", path);
-        double corrected = health_sys_number("%s/ce_count", path);
+        const char *path = found.gl_pathv[i], *name = sysfile_name(path);
+        double lost = sysfile_number("%s/ue_count", path);
+        double corrected = sysfile_number("%s/ce_count", path);
         if (lost > 0) {
             out->value += lost;
             edac_worst(path, "dimm_ue_count", module, sizeof module);

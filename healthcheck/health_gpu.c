@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "healthcheck/health_past.h"
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 #include "src/base/clock.h"
 
 #define GPU_MAX 64
@@ -44,12 +44,12 @@ static int pci_count(const char *root)
 {
     glob_t found;
     int count = 0;
-    health_sys_find(root, "/sys/bus/pci/devices/*", &found);
+    sysfile_find(root, "/sys/bus/pci/devices/*", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         const char *device = found.gl_pathv[i];
-        int class = (int)health_sys_number("%s/class", device) >> 8;
+        int class = (int)sysfile_number("%s/class", device) >> 8;
         count += (class == GPU_CLASS_VGA || class == GPU_CLASS_3D) &&
-                 health_sys_number("%s/vendor", device) == GPU_VENDOR;
+                 sysfile_number("%s/vendor", device) == GPU_VENDOR;
     }
     globfree(&found);
     return count;

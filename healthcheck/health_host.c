@@ -10,34 +10,30 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/base/processes.h"
+#include "src/base/sysfile.h"
 
-#define HOST_FILE_BYTES_MAX (1 << 20)
+#define FILE_BYTES 4096 /* what is needed is at its beginning */
 
-static enum err host_read(const char *root, const char *path, char **text)
+static enum err host_read(const char *root, const char *path,
+                          char text[FILE_BYTES])
 {
-    char full[FSIO_PATH_MAX];
-    size_t bytes;
-    TRY(fsio_path(full, "%s%s", root, path));
-    return fsio_read_file(full, HOST_FILE_BYTES_MAX, text, &bytes);
+    return sysfile_text(text, FILE_BYTES, "%s%s", root, path)
+               ? ERR_OK
+               : err_errno("%s%s: read", root, path);
 }
 
 void health_host_boot_id(const char *root, char *text, size_t bytes)
 {
-    char *id = NULL;
-    if (host_read(root, "/proc/sys/kernel/random/boot_id", &id) == ERR_OK)
-        id[strcspn(id, "\n")] = '\0';
-    snprintf(text, bytes, "%s", id != NULL ? id : "unknown");
-    free(id);
+    if (!sysfile_text(text, bytes, "%s/proc/sys/kernel/random/boot_id", root))
+        snprintf(text, bytes, "unknown");
 }
 
 enum err health_host_uptime(const char *root, double *seconds)
 {
-    char *text = NULL;
-    TRY(host_read(root, "/proc/uptime", &text));
+    char text[FILE_BYTES];
+    TRY(host_read(root, "/proc/uptime", text));
     *seconds = strtod(text, NULL);
-    free(text);
     return ERR_OK;
 }
 
@@ -68,44 +64,33 @@ static void host_judge(const char *code, const char *text, double max,
 enum err health_host_load(const struct health_env *env,
                           struct health_result *out)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    char *end;
-    TRY_OUT(host_read(env->root, "/proc/loadavg", &text));
+    char text[FILE_BYTES], *end;
+    TRY(host_read(env->root, "/proc/loadavg", text));
     out->value = strtod(text, &end);
     if (end == text)
-        rc = err_set(ERR_DATA, "/proc/loadavg: not a number: %.20s", text);
-    else
-        host_judge("LOAD_HIGH", "many processes want to run",
-                   env->limits.load_max, out);
-out:
-    free(text);
-    return rc;
+        return err_set(ERR_DATA, "/proc/loadavg: not a number: %.20s", text);
+    host_judge("LOAD_HIGH", "many processes want to run", env->limits.load_max,
+               out);
+    return ERR_OK;
 }
 
 enum err health_host_memory(const struct health_env *env,
                             struct health_result *out)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
+    char text[FILE_BYTES];
     double available_kib;
     snprintf(out->unit, sizeof out->unit, "MiB");
-    TRY_OUT(host_read(env->root, "/proc/meminfo", &text));
+    TRY(host_read(env->root, "/proc/meminfo", text));
     const char *line = strstr(text, "MemAvailable:");
     if (line == NULL ||
-        sscanf(line, "MemAvailable: %lf kB", &available_kib) != 1) {
-        rc = err_set(ERR_DATA, "/proc/meminfo has no MemAvailable");
-        goto out;
-    }
+        sscanf(line, "MemAvailable: %lf kB", &available_kib) != 1)
+        return err_set(ERR_DATA, "/proc/meminfo has no MemAvailable");
     out->value = available_kib / 1024;
     out->limit = env->limits.memory_available_min_mib;
-    if (out->value < out->limit) {
+    if (out->value < out->limit)
         health_say(out, health_drains(env) ? HEALTH_WARN : HEALTH_BAD,
                    "MEMORY_LOW", "little memory is available");
-    }
-out:
-    free(text);
-    return rc;
+    return ERR_OK;
 }
 
 /* Counts the processes in that state, and judges their number. */

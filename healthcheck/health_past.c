@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 
@@ -187,7 +187,7 @@ double health_past_lasting(struct health_past *past, const char *key, bool is)
 void health_past_forget(const char *root)
 {
     glob_t found;
-    health_sys_find(root, HEALTH_PAST_FOLDER "/past.*", &found);
+    sysfile_find(root, HEALTH_PAST_FOLDER "/past.*", &found);
     for (size_t i = 0; i < found.gl_pathc; i++)
         (void)unlink(found.gl_pathv[i]);
     globfree(&found);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "healthcheck/health_past.h"
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 
 #define PORT_MAX 128
 
@@ -42,10 +42,10 @@ static void read_infiniband(const char *path, struct port *port)
 {
     static const char *const errors[] = { "symbol_error", "link_error_recovery",
                                           "local_link_integrity_errors" };
-    port->downs = health_sys_number("%s/counters/link_downed", path);
+    port->downs = sysfile_number("%s/counters/link_downed", path);
     port->errors = 0;
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        double count = health_sys_number("%s/counters/%s", path, errors[i]);
+        double count = sysfile_number("%s/counters/%s", path, errors[i]);
         port->errors += count > 0 ? count : 0;
     }
 }
@@ -57,21 +57,20 @@ static bool read_ethernet(const char *root, const char *path, struct port *port)
 {
     char net[64], master[1024];
     port->downs = port->errors = -1;
-    if (!health_sys_text(net, sizeof net, "%s/gid_attrs/ndevs/0", path))
+    if (!sysfile_text(net, sizeof net, "%s/gid_attrs/ndevs/0", path))
         return true;
     snprintf(master, sizeof master, "%.900s/sys/class/net/%s/master", root,
              net);
     if (access(master, F_OK) == 0)
         return false;
-    double carrier =
-        health_sys_number("%s/sys/class/net/%s/carrier", root, net);
-    double mbps = health_sys_number("%s/sys/class/net/%s/speed", root, net);
+    double carrier = sysfile_number("%s/sys/class/net/%s/carrier", root, net);
+    double mbps = sysfile_number("%s/sys/class/net/%s/speed", root, net);
     port->active = port->active && carrier != 0;
     if (mbps > 0)
         port->gbps = mbps / 1000;
     port->downs =
-        health_sys_number("%s/sys/class/net/%s/carrier_down_count", root, net);
-    port->errors = health_sys_number(
+        sysfile_number("%s/sys/class/net/%s/carrier_down_count", root, net);
+    port->errors = sysfile_number(
         "%s/sys/class/net/%s/statistics/rx_crc_errors", root, net);
     return true;
 }
@@ -84,26 +83,26 @@ static bool read_port(const struct health_env *env, const char *path,
     snprintf(card, sizeof card, "%s", path);
     for (int up = 0; up < 2; up++)
         *strrchr(card, '/') = '\0';
-    const char *device = health_sys_name(card);
+    const char *device = sysfile_name(card);
     snprintf(function, sizeof function, "%s/device/physfn", card);
     memset(port, 0, sizeof *port);
     snprintf(port->name, sizeof port->name, "%.30s/%.8s", device,
-             health_sys_name(path));
+             sysfile_name(path));
     if (health_listed(env->limits.ports_skip, device) ||
         access(function, F_OK) == 0 ||
-        !health_sys_text(text, sizeof text, "%s/state", path))
+        !sysfile_text(text, sizeof text, "%s/state", path))
         return false;
-    health_sys_text(physical, sizeof physical, "%s/phys_state", path);
+    sysfile_text(physical, sizeof physical, "%s/phys_state", path);
     snprintf(port->state, sizeof port->state, "%.15s, %.20s", port_word(text),
              port_word(physical));
     port->active = strcmp(port_word(text), "ACTIVE") == 0;
-    double gbps = health_sys_number("%s/rate", path);
+    double gbps = sysfile_number("%s/rate", path);
     port->gbps = gbps > 0 ? gbps : 0;
-    health_sys_text(text, sizeof text, "%s/link_layer", path);
+    sysfile_text(text, sizeof text, "%s/link_layer", path);
     bool ethernet = strcmp(text, "Ethernet") == 0;
     port->waits = !ethernet && strcmp(port_word(physical), "LinkUp") == 0;
-    if (health_sys_text(text, sizeof text, "%s/board_id", card) ||
-        health_sys_text(text, sizeof text, "%s/hca_type", card))
+    if (sysfile_text(text, sizeof text, "%s/board_id", card) ||
+        sysfile_text(text, sizeof text, "%s/hca_type", card))
         snprintf(port->kind, sizeof port->kind, "%.38s%c", text,
                  ethernet ? 'E' : 'I');
     if (ethernet)
@@ -204,7 +203,7 @@ enum err health_ports(const struct health_env *env, struct health_result *out)
     int count = 0;
     double before;
     snprintf(out->unit, sizeof out->unit, "ports");
-    health_sys_find(env->root, "/sys/class/infiniband/*/ports/*", &found);
+    sysfile_find(env->root, "/sys/class/infiniband/*/ports/*", &found);
     for (size_t i = 0; i < found.gl_pathc && count < PORT_MAX; i++)
         count += read_port(env, found.gl_pathv[i], &ports[count]);
     globfree(&found);

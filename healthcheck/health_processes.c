@@ -14,9 +14,9 @@
 
 #include "src/base/fsio.h"
 #include "src/base/processes.h"
+#include "src/base/sysfile.h"
 
 #define UNIT ".service"
-#define UNIT_BYTES_MAX 65536
 #define LEFTOVER_USERS 16
 
 /* --- services --- */
@@ -28,16 +28,13 @@ static bool unit_runs(const char *root, const char *unit, int length)
     static const char *const files[] = { "system.slice/%.*s/cgroup.events",
                                          "systemd/system.slice/%.*s/"
                                          "cgroup.procs" };
-    char name[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    char name[FSIO_PATH_MAX], text[256];
     bool runs = false;
     for (int i = 0; i < 2 && !runs; i++) {
-        char *text = NULL;
-        size_t bytes = 0;
         snprintf(name, sizeof name, files[i], length, unit);
-        if (fsio_path(path, "%s/sys/fs/cgroup/%s", root, name) == ERR_OK &&
-            fsio_read_file(path, UNIT_BYTES_MAX, &text, &bytes) == ERR_OK)
-            runs = i == 0 ? strstr(text, "populated 1") != NULL : bytes > 0;
-        free(text);
+        runs = sysfile_text(text, sizeof text, "%s/sys/fs/cgroup/%s", root,
+                            name) &&
+               (i == 1 || strstr(text, "populated 1") != NULL);
     }
     return runs;
 }

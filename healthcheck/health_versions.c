@@ -13,32 +13,26 @@
 
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
-#include "healthcheck/health_sys.h"
+#include "src/base/sysfile.h"
 #include "src/base/clean.h"
 #include "src/base/digest.h"
-#include "src/base/fsio.h"
 #include "src/comm/comm_nccl_library.h"
 
 #define FIND_S 5.0
-#define FILE_BYTES_MAX (1 << 20)
+#define FILE_BYTES 4096     /* what is needed is at its beginning */
 #define MPI_TEXT_BYTES 8192 /* more than MPI_MAX_LIBRARY_VERSION_STRING */
 #define KIB_PER_GIB 1048576.0
 
 #define NAME(name) #name,
 const char *const health_version_names[] = { HEALTH_VERSIONS(NAME) };
 
-/* The file's text up to the end of its line `key`, behind which it begins; "" where
- * it is not there. The caller frees *text. */
+/* What follows `key` in a line of the file, of which `text` has the beginning; ""
+ * where it is not there. */
 static const char *line_of(const char *root, const char *path, const char *key,
-                           char **text)
+                           char text[FILE_BYTES])
 {
-    char full[FSIO_PATH_MAX];
-    size_t bytes;
-    char *at = NULL;
-    *text = NULL;
-    if (fsio_path(full, "%s%s", root, path) == ERR_OK &&
-        fsio_read_file(full, FILE_BYTES_MAX, text, &bytes) == ERR_OK)
-        at = strstr(*text, key);
+    (void)sysfile_text(text, FILE_BYTES, "%s%s", root, path);
+    char *at = strstr(text, key);
     if (at == NULL)
         return "";
     at += strlen(key);
@@ -49,19 +43,18 @@ static const char *line_of(const char *root, const char *path, const char *key,
 
 static void find_kernel(const struct health_env *env, char *out)
 {
-    char *text;
+    char text[FILE_BYTES];
     clean_join(out, HEALTH_VERSION_BYTES, "", "%s",
-               line_of(env->root, "/proc/sys/kernel/osrelease", "", &text));
-    free(text);
+               line_of(env->root, "/proc/sys/kernel/osrelease", "", text));
 }
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug ...": the
  * first word of digits and points. */
 static void find_driver(const struct health_env *env, char *out)
 {
-    char *text;
-    const char *line = line_of(env->root, "/proc/driver/nvidia/version",
-                               "NVRM version", &text);
+    char text[FILE_BYTES];
+    const char *line =
+        line_of(env->root, "/proc/driver/nvidia/version", "NVRM version", text);
     for (size_t length; *line != '\0'; line += length) {
         line += strspn(line, " ");
         length = strcspn(line, " ");
@@ -70,7 +63,6 @@ static void find_driver(const struct health_env *env, char *out)
         clean_join(out, HEALTH_VERSION_BYTES, "", "%.*s", (int)length, line);
         break;
     }
-    free(text);
 }
 
 /* The cards of InfiniBand and RoCE in the order of their names; neighbours that are
@@ -79,40 +71,35 @@ static void find_firmware(const struct health_env *env, char *out)
 {
     char before[HEALTH_VERSION_BYTES] = "";
     glob_t found;
-    health_sys_find(env->root, "/sys/class/infiniband/*/fw_ver", &found);
+    sysfile_find(env->root, "/sys/class/infiniband/*/fw_ver", &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        char *text;
-        const char *now = line_of("", found.gl_pathv[i], "", &text);
+        char text[FILE_BYTES];
+        const char *now = line_of("", found.gl_pathv[i], "", text);
         if (strcmp(now, before) != 0)
             clean_join(out, HEALTH_VERSION_BYTES, ",", "%s", now);
         snprintf(before, sizeof before, "%s", now);
-        free(text);
     }
     globfree(&found);
 }
 
 static void find_processor(const struct health_env *env, char *out)
 {
-    char *model, *microcode;
-    const char *name =
-        line_of(env->root, "/proc/cpuinfo", "model name", &model);
+    char model[FILE_BYTES], microcode[FILE_BYTES];
+    const char *name = line_of(env->root, "/proc/cpuinfo", "model name", model);
     const char *code =
-        line_of(env->root, "/proc/cpuinfo", "microcode", &microcode);
+        line_of(env->root, "/proc/cpuinfo", "microcode", microcode);
     clean_join(out, HEALTH_VERSION_BYTES, "", "%s%s%s", name,
                *code != '\0' ? " microcode " : "", code);
-    free(model);
-    free(microcode);
 }
 
 static void find_memory(const struct health_env *env, char *out)
 {
-    char *text;
+    char text[FILE_BYTES];
     double kib =
-        strtod(line_of(env->root, "/proc/meminfo", "MemTotal", &text), NULL);
+        strtod(line_of(env->root, "/proc/meminfo", "MemTotal", text), NULL);
     if (kib > 0)
         clean_join(out, HEALTH_VERSION_BYTES, "", "%.0f GiB",
                    round(kib / KIB_PER_GIB));
-    free(text);
 }
 
 /* "Open MPI v4.1.4, package: ..." */

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "src/base/fsio.h"
+#include "src/base/sysfile.h"
 
 #define LINE_BYTES 4096
 
@@ -92,18 +93,10 @@ static bool listed(const char *list, const char *word)
 static size_t read_number(const char *root, const char *folder,
                           const char *name)
 {
-    char path[FSIO_PATH_MAX];
-    char line[64] = "";
-    FILE *stream = NULL;
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (n < (int)sizeof path)
-        stream = open_file(root, path);
-    if (stream == NULL)
-        return SIZE_MAX;
-    bool number = fgets(line, sizeof line, stream) != NULL && line[0] >= '0' &&
-                  line[0] <= '9';
-    fclose(stream);
-    return number ? (size_t)strtoull(line, NULL, 10) : SIZE_MAX;
+    char text[64];
+    (void)sysfile_text(text, sizeof text, "%s%s/%s", root, folder, name);
+    bool number = text[0] >= '0' && text[0] <= '9';
+    return number ? (size_t)strtoull(text, NULL, 10) : SIZE_MAX;
 }
 
 static size_t read_cache(const char *root, const char *folder,

@@ -13,6 +13,7 @@
 
 #include "src/base/array.h"
 #include "src/base/fsio.h"
+#include "src/base/sysfile.h"
 
 #define STATUS_BYTES 4096 /* what is needed is at its beginning */
 #define FIRST_USER 1000
@@ -50,10 +51,8 @@ enum err processes_list(const char *root, struct process **list, size_t *count)
     *count = 0;
     TRY_OUT(fsio_path(path, "%s/proc", root));
     proc = opendir(path);
-    if (proc == NULL) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
+    if (proc == NULL)
+        TRY_OUT(err_errno("%s: open", path));
     for (const struct dirent *e; (e = readdir(proc)) != NULL;) {
         if (!isdigit((unsigned char)e->d_name[0]))
             continue;
@@ -73,11 +72,7 @@ out:
 
 const char *processes_stat(const char *path, char *text, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? 0 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[bytes > 0 ? bytes : 0] = '\0';
+    (void)sysfile_text(text, size, "%s", path);
     const char *name_end = strrchr(text, ')');
     return name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;
 }

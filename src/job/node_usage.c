@@ -12,13 +12,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/memory.h"
-
-static FILE *open_under(const char *root, const char *name)
-{
-    char path[FSIO_PATH_MAX];
-    return fsio_path(path, "%s%s", root, name) == ERR_OK ? fopen(path, "re")
-                                                         : NULL;
-}
+#include "src/base/sysfile.h"
 
 static double seconds(struct timeval time)
 {
@@ -30,34 +24,24 @@ static double seconds(struct timeval time)
 static void read_processors(const char *root, struct node_usage *out)
 {
     unsigned long long t[8] = { 0 };
-    FILE *file = open_under(root, "/proc/stat");
+    char text[512];
     double tick = (double)sysconf(_SC_CLK_TCK), all = 0.0;
-    if (file == NULL)
-        return;
-    if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0],
+    (void)sysfile_text(text, sizeof text, "%s/proc/stat", root);
+    if (sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0],
                &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) >= 4) {
         for (int i = 0; i < 8; i++)
             all += (double)t[i];
         out->all_s = all / tick;
         out->busy_s = (all - (double)t[3] - (double)t[4]) / tick;
     }
-    fclose(file);
-}
-
-static void read_load(const char *root, struct node_usage *out)
-{
-    FILE *file = open_under(root, "/proc/loadavg");
-    if (file == NULL)
-        return;
-    if (fscanf(file, "%lf", &out->load) != 1)
-        out->load = NAN;
-    fclose(file);
 }
 
 static void read_network(const char *root, struct node_usage *out)
 {
-    char line[1024];
-    FILE *file = open_under(root, "/proc/net/dev");
+    char line[1024], path[FSIO_PATH_MAX];
+    FILE *file = fsio_path(path, "%s/proc/net/dev", root) == ERR_OK
+                     ? fopen(path, "re")
+                     : NULL;
     if (file == NULL)
         return;
     out->received = out->sent = 0.0;
@@ -82,9 +66,10 @@ void node_usage_read(const char *root, struct node_usage *out)
 {
     struct rusage own;
     size_t available = memory_available(root);
+    double load = sysfile_number("%s/proc/loadavg", root);
     *out = (struct node_usage){ .busy_s = NAN,
                                 .all_s = NAN,
-                                .load = NAN,
+                                .load = load >= 0 ? load : NAN,
                                 .received = NAN,
                                 .sent = NAN,
                                 .available = NAN };
@@ -93,6 +78,5 @@ void node_usage_read(const char *root, struct node_usage *out)
     if (available != SIZE_MAX)
         out->available = (double)available;
     read_processors(root, out);
-    read_load(root, out);
     read_network(root, out);
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/sysfile.h"
 #include "src/job/slurm_run.h"
 #include "src/node/node_child.h"
 #include "src/node/node_words.h"
@@ -47,14 +48,8 @@ int node_gpus_of_gres(const char *gres)
 
 static int read_number(const char *path)
 {
-    int number = 0;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%d", &number) != 1 || number < 1 || number > GPUS_MAX)
-        number = 0;
-    fclose(file);
-    return number;
+    double number = sysfile_number("%s", path);
+    return number >= 1 && number <= GPUS_MAX ? (int)number : 0;
 }
 
 static bool write_number(const char *path, int number)

@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/processes.h"
+#include "src/base/sysfile.h"
 #include "src/node/node_child.h"
 #include "src/node/node_clean.h"
 #include "src/node/node_events.h"
@@ -127,18 +128,14 @@ static int find_steps(void *arg)
     size_t count;
     int others = processes_list("", &list, &count) != ERR_OK;
     for (size_t i = 0; i < count; i++) {
-        char path[64], text[64];
+        char text[64];
         long job;
         if (list[i].user != 0 || strcmp(list[i].name, "slurmstepd") != 0)
             continue;
-        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)list[i].pid);
-        FILE *file = fopen(path, "re");
-        if (file == NULL)
-            continue;
-        if (fgets(text, sizeof text, file) != NULL &&
-            sscanf(text, "slurmstepd: [%ld", &job) == 1 && job != node->job)
+        (void)sysfile_text(text, sizeof text, "/proc/%d/cmdline",
+                           (int)list[i].pid);
+        if (sscanf(text, "slurmstepd: [%ld", &job) == 1 && job != node->job)
             others = 1;
-        fclose(file);
     }
     free(list);
     return others;

@@ -1,5 +1,5 @@
-/* Reads small files of /sys, each in one read, as sysfs gives them. */
-#include "healthcheck/health_sys.h"
+/* Reads small files of /sys and /proc, each in one read, as the kernel gives them. */
+#include "src/base/sysfile.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 
 #include "src/base/fsio.h"
 
-static bool sys_read(char *out, size_t bytes, const char *format,
-                     va_list arguments)
+static bool read_once(char *out, size_t bytes, const char *format,
+                      va_list arguments)
 {
     char path[FSIO_PATH_MAX];
     ssize_t got = -1;
@@ -29,27 +29,27 @@ static bool sys_read(char *out, size_t bytes, const char *format,
     return got > 0;
 }
 
-bool health_sys_text(char *out, size_t bytes, const char *format, ...)
+bool sysfile_text(char *out, size_t bytes, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    bool known = sys_read(out, bytes, format, arguments);
+    bool known = read_once(out, bytes, format, arguments);
     va_end(arguments);
     return known;
 }
 
-double health_sys_number(const char *format, ...)
+double sysfile_number(const char *format, ...)
 {
     char text[64], *end;
     va_list arguments;
     va_start(arguments, format);
-    bool known = sys_read(text, sizeof text, format, arguments);
+    bool known = read_once(text, sizeof text, format, arguments);
     va_end(arguments);
     double number = strtod(text, &end);
     return known && end != text ? number : -1;
 }
 
-void health_sys_find(const char *root, const char *pattern, glob_t *out)
+void sysfile_find(const char *root, const char *pattern, glob_t *out)
 {
     char path[FSIO_PATH_MAX];
     memset(out, 0, sizeof *out);
@@ -57,7 +57,7 @@ void health_sys_find(const char *root, const char *pattern, glob_t *out)
         (void)glob(path, 0, NULL, out);
 }
 
-const char *health_sys_name(const char *path)
+const char *sysfile_name(const char *path)
 {
     return strrchr(path, '/') + 1;
 }
