@@ -68,7 +68,7 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *out,
     return ERR_OK;
 }
 
-int64_t dataset_samples(const struct dataset *dataset)
+int64_t dataset_contents(const struct dataset *dataset)->samples
 {
     (void)dataset;
     return samples;
@@ -99,19 +99,19 @@ enum err run_data_mixture(const struct train_settings *s, bool held_out,
     return err_set(ERR_UNSUPPORTED, "there is one data set, in memory");
 }
 
-int64_t dataset_vocab_size(const struct dataset *dataset)
+int64_t dataset_sidecar(const struct dataset *dataset)->vocab_size
 {
     (void)dataset;
     return HASH_TEXT_VOCAB;
 }
 
-int64_t dataset_eos_token(const struct dataset *dataset)
+int64_t dataset_sidecar(const struct dataset *dataset)->eos_token
 {
     (void)dataset;
     return HASH_TEXT_EOS;
 }
 
-int64_t dataset_bos_token(const struct dataset *dataset)
+int64_t dataset_sidecar(const struct dataset *dataset)->bos_token
 {
     (void)dataset;
     return -1;
@@ -129,7 +129,7 @@ const char *dataset_id(const struct dataset *dataset)
     return "memory";
 }
 
-const char *dataset_tokenizer_sha256(const struct dataset *dataset)
+const char *dataset_sidecar(const struct dataset *dataset)->tokenizer_sha256
 {
     (void)dataset;
     return "bytes";

@@ -55,10 +55,10 @@ static void test_read(const char *folder)
     struct dataset *dataset = NULL;
     fixture_dataset(folder, "good", lengths, SAMPLES, 1400, true);
     tap_is_int(dataset_open(good, &dataset), ERR_OK, "opens");
-    tap_is_int(dataset_samples(dataset), SAMPLES, "samples");
+    tap_is_int(dataset_contents(dataset)->samples, SAMPLES, "samples");
     tap_is_int(dataset_contents(dataset)->shards, 7,
                "shards, one of them empty");
-    tap_is_int(dataset_tokens(dataset), 1559, "tokens");
+    tap_is_int(dataset_sidecar(dataset)->tokens, 1559, "tokens");
     tap_is_int(dataset_contents(dataset)->bytes, shard_bytes(good, false),
                "bytes");
     tap_is_int(dataset_contents(dataset)->largest, shard_bytes(good, true),
@@ -66,9 +66,9 @@ static void test_read(const char *folder)
     tap_is_int(dataset_contents(dataset)->unchecked, 0,
                "shards without a checksum");
     tap_is_str(dataset_index(dataset), "index.json", "index");
-    tap_is_int(dataset_vocab_size(dataset), FIXTURE_VOCAB, "vocabulary");
-    tap_is_int(dataset_eos_token(dataset), 256, "end of document");
-    tap_is_str(dataset_tokenizer(dataset), "bytes", "tokenizer");
+    tap_is_int(dataset_sidecar(dataset)->vocab_size, FIXTURE_VOCAB, "words");
+    tap_is_int(dataset_sidecar(dataset)->eos_token, 256, "end of document");
+    tap_is_str(dataset_sidecar(dataset)->tokenizer, "bytes", "tokenizer");
     tap_is_str(dataset_path(dataset), good, "path");
     for (int64_t s = SAMPLES - 1; s >= 0; s--) {
         tap_ok(same_sample(dataset, s, lengths[s], 1000), "sample %d", (int)s);
@@ -320,7 +320,7 @@ static enum err read_all(const char *path)
     TRY_OUT(dataset_open(path, &dataset));
     for (int64_t s = 0; s < dataset_contents(dataset)->shards; s++)
         TRY_OUT(dataset_verify_shard(dataset, s, NULL));
-    for (int64_t s = 0; s < dataset_samples(dataset); s++)
+    for (int64_t s = 0; s < dataset_contents(dataset)->samples; s++)
         TRY_OUT(dataset_read(dataset, s, tokens, 1000, &length));
 out:
     dataset_close(dataset);

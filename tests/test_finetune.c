@@ -265,8 +265,8 @@ static void test_set(const char *folder, bool packing, double eval)
                                : part == 0 ? "/train"
                                            : "/eval"));
         dataset = fixture_open(path);
-        samples += dataset_samples(dataset);
-        for (int64_t s = 0; s < dataset_samples(dataset); s++) {
+        samples += dataset_contents(dataset)->samples;
+        for (int64_t s = 0; s < dataset_contents(dataset)->samples; s++) {
             struct dataset_marks marks;
             int64_t length = 0, t = 0;
             fixture_need(

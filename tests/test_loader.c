@@ -80,8 +80,8 @@ struct reading {
 static struct reading begin(const char *path, int64_t samples, int64_t seq_len)
 {
     struct reading reading = { .dataset = fixture_open(path) };
-    reading.order =
-        make_order(ORDER_STRAIGHT, 0, dataset_samples(reading.dataset));
+    reading.order = make_order(ORDER_STRAIGHT, 0,
+                               dataset_contents(reading.dataset)->samples);
     fixture_need(batch_create(samples, seq_len, &reading.batch));
     return reading;
 }

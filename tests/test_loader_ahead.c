@@ -18,7 +18,7 @@ static const int64_t offsets[] = { 0, 3, 9 };
 static struct order *make_order(const struct dataset *set)
 {
     struct order *order = NULL;
-    struct stream stream = { .samples = dataset_samples(set) };
+    struct stream stream = { .samples = dataset_contents(set)->samples };
     struct order_spec spec = {
         .kind = ORDER_CANONICAL, .seed = 5, .count = 1, .streams = &stream
     };

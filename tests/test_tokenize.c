@@ -121,9 +121,9 @@ static bool holds(const char *path, const int32_t *stream, int64_t first,
     int32_t *tokens = malloc((size_t)seq_len * sizeof *tokens);
     int64_t at = 0;
     struct dataset *dataset = fixture_open(path);
-    bool good = dataset_tokens(dataset) == n &&
-                dataset_samples(dataset) == (n + seq_len - 1) / seq_len;
-    for (int64_t s = 0; good && s < dataset_samples(dataset); s++) {
+    bool good = dataset_sidecar(dataset)->tokens == n &&
+                dataset_contents(dataset)->samples == (n - 1) / seq_len + 1;
+    for (int64_t s = 0; good && s < dataset_contents(dataset)->samples; s++) {
         int64_t length = 0;
         fixture_need(dataset_read(dataset, s, tokens, seq_len, &length));
         good = length == (n - at < seq_len ? n - at : seq_len) &&
@@ -443,9 +443,9 @@ static void test_adopt(const char *folder)
            "a refusal writes nothing");
     tap_is_int(adopt(path, "some-bpe", 300), ERR_OK, "adopted");
     struct dataset *dataset = fixture_open(path);
-    tap_ok(dataset_vocab_size(dataset) == 300 &&
-               dataset_tokens(dataset) == 305 &&
-               dataset_eos_token(dataset) == -1,
+    tap_ok(dataset_sidecar(dataset)->vocab_size == 300 &&
+               dataset_sidecar(dataset)->tokens == 305 &&
+               dataset_sidecar(dataset)->eos_token == -1,
            "... with what was counted");
     dataset_close(dataset);
 }

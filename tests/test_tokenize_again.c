@@ -189,7 +189,7 @@ static void show(const char *path, char *text)
     int32_t tokens[SAMPLE];
     struct dataset *dataset = fixture_open(path);
     *text = '\0';
-    for (int64_t s = 0; s < dataset_samples(dataset); s++) {
+    for (int64_t s = 0; s < dataset_contents(dataset)->samples; s++) {
         int64_t length = 0;
         fixture_need(dataset_read(dataset, s, tokens, SAMPLE, &length));
         for (int64_t t = 0; t < length; t++)

@@ -68,7 +68,7 @@ static bool same_set(const struct dataset *a, const struct dataset *b)
     const struct dataset_contents *x = dataset_contents(a);
     bool same = strcmp(dataset_id(a), dataset_id(b)) == 0 &&
                 memcmp(x, dataset_contents(b), sizeof *x) == 0 &&
-                dataset_tokens(a) == dataset_tokens(b) &&
+                dataset_sidecar(a)->tokens == dataset_sidecar(b)->tokens &&
                 strcmp(dataset_folder(a), dataset_folder(b)) == 0;
     for (int64_t s = 0; same && s < x->shards; s++) {
         same = dataset_shard_samples(a, s) == dataset_shard_samples(b, s);

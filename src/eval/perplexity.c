@@ -43,13 +43,13 @@ static enum err check(const struct measure *measure)
 {
     const struct perplexity_options *options = measure->options;
     const struct dataset *dataset = measure->dataset;
-    int64_t vocab = dataset_vocab_size(dataset);
+    int64_t vocab = dataset_sidecar(dataset)->vocab_size;
     if (options->tokenizer != NULL &&
         strcmp(tokenizer_sha256(options->tokenizer),
-               dataset_tokenizer_sha256(dataset)) != 0)
-        return err_set(ERR_DATA,
-                       "%s: made with another tokenizer (%s) than the model's",
-                       dataset_path(dataset), dataset_tokenizer(dataset));
+               dataset_sidecar(dataset)->tokenizer_sha256) != 0)
+        return err_set(
+            ERR_DATA, "%s: made with another tokenizer (%s) than the model's",
+            dataset_path(dataset), dataset_sidecar(dataset)->tokenizer);
     if (vocab > options->config->vocab_size)
         return err_set(ERR_DATA,
                        "%s: has a vocabulary of %lld tokens, the model of %lld",
@@ -61,8 +61,8 @@ static enum err check(const struct measure *measure)
 /* The order of the files: nothing is shuffled, and one pass is enough. */
 static enum err open_order(struct measure *measure)
 {
-    struct stream stream = { dataset_samples(measure->dataset), NULL, 0,
-                             STREAM_ALL, 0 };
+    struct stream stream = { dataset_contents(measure->dataset)->samples, NULL,
+                             0, STREAM_ALL, 0 };
     struct order_spec spec = { .kind = ORDER_STRAIGHT,
                                .count = 1,
                                .streams = &stream };
@@ -108,7 +108,7 @@ static enum err open_all(struct measure *measure, const char *path)
     TRY(check(measure));
     TRY(open_order(measure));
     TRY(open_batch(measure));
-    measure->samples = dataset_samples(measure->dataset);
+    measure->samples = dataset_contents(measure->dataset)->samples;
     if (options->limit > 0 && options->limit < measure->samples)
         measure->samples = options->limit;
     measure->begin = measure->samples * rank / ranks;

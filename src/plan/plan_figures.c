@@ -160,7 +160,7 @@ static void add_data(struct plan_figures *f)
     f->epoch_samples = (double)run_data_epoch(data, f->settings);
     f->data_tokens = 0;
     for (int i = 0; i < data->count; i++)
-        f->data_tokens += (double)dataset_tokens(data->sets[i]);
+        f->data_tokens += (double)dataset_sidecar(data->sets[i])->tokens;
 }
 
 static struct unit_rates rates_of(const struct plan_figures *f)

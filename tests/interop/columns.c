@@ -298,7 +298,7 @@ static int rate(const char *folder)
     struct dataset *dataset = NULL;
     clock_t begin = clock();
     need(dataset_open(folder, &dataset));
-    for (int64_t s = 0; s < dataset_samples(dataset); s++)
+    for (int64_t s = 0; s < dataset_contents(dataset)->samples; s++)
         need(dataset_read(dataset, s, tokens, 4096, &length));
     print_rate((double)dataset_contents(dataset)->bytes, begin);
     dataset_close(dataset);

@@ -134,9 +134,9 @@ static void counter_describe(const struct counter *counter)
     out->bytes = dataset_contents(dataset)->bytes;
     out->unigram_entropy = census_entropy(counter->tokens, out->vocab_size);
     snprintf(out->tokenizer, sizeof out->tokenizer, "%s",
-             dataset_tokenizer(dataset));
+             dataset_sidecar(dataset)->tokenizer);
     snprintf(out->tokenizer_sha256, sizeof out->tokenizer_sha256, "%s",
-             dataset_tokenizer_sha256(dataset));
+             dataset_sidecar(dataset)->tokenizer_sha256);
     snprintf(out->id, sizeof out->id, "%s", dataset_id(dataset));
     out->padding_share =
         1 - (double)out->tokens / (double)out->samples / (double)out->longest;
@@ -152,10 +152,10 @@ enum err census_dataset(const char *path, bool show, int (*stop)(void),
     struct scan_result result;
     *out = (struct census){ .documents = 0 };
     TRY_OUT(dataset_open(path, &counter.dataset));
-    int64_t size = dataset_vocab_size(counter.dataset);
+    int64_t size = dataset_sidecar(counter.dataset)->vocab_size;
     out->vocab_size = size;
-    counter.eos = dataset_eos_token(counter.dataset);
-    counter.bos = dataset_bos_token(counter.dataset);
+    counter.eos = dataset_sidecar(counter.dataset)->eos_token;
+    counter.bos = dataset_sidecar(counter.dataset)->bos_token;
     TRY_OUT(new_zeroed(&counter.tokens, (size_t)size));
     TRY_OUT(new_zeroed(&counter.lengths, (size_t)CENSUS_LENGTHS + 1));
     TRY_OUT(scan_samples(counter.dataset, &visit, show, stop, &result));

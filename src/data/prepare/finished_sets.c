@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -371,7 +370,8 @@ static enum err split_count(struct split *split, int64_t sample,
 static enum err split_part(struct split *split, const char *name, int64_t first,
                            int64_t count)
 {
-    assert(count > 0 && first + count <= dataset_samples(split->dataset));
+    assert(count > 0 &&
+           first + count <= dataset_contents(split->dataset)->samples);
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX];
     struct mds_writer *writer = NULL;
@@ -408,7 +408,7 @@ out:
 
 static enum err split_parts(struct split *split)
 {
-    int64_t samples = dataset_samples(split->dataset);
+    int64_t samples = dataset_contents(split->dataset)->samples;
     int64_t parts = split->options->parts;
     if (parts > 0 && parts > samples)
         return err_set(ERR_USAGE, "%s has %lld samples, too few for %lld parts",

@@ -21,6 +21,7 @@
 #include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/set/sidecar.h"
@@ -50,7 +51,8 @@ enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out)
         return tokenizer_create(file, out);
     /* without a file it may be the built-in one, which its digest tells */
     TRY(tokenizer_create(TOKENIZER_DEFAULT, out));
-    if (strcmp(tokenizer_sha256(*out), dataset_tokenizer_sha256(dataset)) == 0)
+    if (strcmp(tokenizer_sha256(*out),
+               dataset_sidecar(dataset)->tokenizer_sha256) == 0)
         return ERR_OK;
     tokenizer_destroy(*out);
     *out = NULL;
@@ -73,7 +75,8 @@ enum err scan_samples(struct dataset *dataset, const struct scan_visit *visit,
     int32_t *tokens = NULL;
     int64_t capacity = 0;
     struct progress progress;
-    struct scan_result result = { .samples = dataset_samples(dataset) };
+    struct scan_result result = { .samples =
+                                      dataset_contents(dataset)->samples };
     progress_begin(&progress, "reading", "samples", result.samples);
     for (int64_t i = 0; i < result.samples; i++) {
         int64_t length = 0;
@@ -118,24 +121,20 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
     enum err rc = ERR_OK;
     TRY(scan_shards(dataset, show, stop));
     TRY(scan_samples(dataset, NULL, show, stop, out));
-    if (out->tokens != dataset_tokens(dataset))
-        rc =
-            err_set(ERR_DATA,
-                    "%s/%s: says %lld tokens, but the shards hold %lld; copy "
-                    "the data set again",
-                    dataset_path(dataset), SIDECAR_NAME,
-                    (long long)dataset_tokens(dataset), (long long)out->tokens);
+    if (out->tokens != dataset_sidecar(dataset)->tokens)
+        rc = err_set(ERR_DATA,
+                     "%s/%s: says %lld tokens, but the shards hold %lld; copy "
+                     "the data set again",
+                     dataset_path(dataset), SIDECAR_NAME,
+                     (long long)dataset_sidecar(dataset)->tokens,
+                     (long long)out->tokens);
     return rc;
 }
 
 /* A tokenizer's file, rather than a name: it has a folder or ends as one does. */
 static bool scan_is_file(const char *tokenizer)
 {
-    size_t bytes = tokenizer != NULL ? strlen(tokenizer) : 0;
-    return bytes > 0 &&
-           (strchr(tokenizer, '/') != NULL ||
-            (bytes > 5 && strcmp(tokenizer + bytes - 5, ".json") == 0) ||
-            (bytes > 6 && strcmp(tokenizer + bytes - 6, ".model") == 0));
+    return tokenizer != NULL && globs_match("*/* ?*.json ?*.model", tokenizer);
 }
 
 static enum err scan_put_name(struct sidecar *sidecar, const char *name)
@@ -301,11 +300,10 @@ enum err scan_adopt(const char *path, const struct scan_adoption *given,
         adoption.vocab_size = tokenizer_vocab_size(tokenizer);
     TRY_OUT(scan_check_adoption(&adoption, &sidecar));
     TRY_OUT(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
-    if (fsio_exists(file)) {
-        rc = err_set(ERR_USAGE,
-                     "%s exists already; remove it first if it is wrong", file);
-        goto out;
-    }
+    if (fsio_exists(file))
+        TRY_OUT(err_set(ERR_USAGE,
+                        "%s exists already; remove it first if it is wrong",
+                        file));
     TRY_OUT(scan_name_tokenizer(&adoption, tokenizer, &sidecar));
     TRY_OUT(dataset_open_as(path, &sidecar, true, &cache_defaults, &dataset));
     TRY_OUT(new_zeroed(&counts, (size_t)sidecar.vocab_size));

@@ -79,8 +79,8 @@ static enum err show_sample(struct show *show, bool beginning,
 {
     int64_t document = 0, end = -1;
     const struct values *lengths = &marks->lengths;
-    int64_t eos = dataset_eos_token(show->dataset);
-    int64_t bos = dataset_bos_token(show->dataset);
+    int64_t eos = dataset_sidecar(show->dataset)->eos_token;
+    int64_t bos = dataset_sidecar(show->dataset)->bos_token;
     show->decoder.inside = !beginning && lengths->count == 0;
     for (int64_t t = 0; t < count; t++) {
         int32_t length = 0;
@@ -108,7 +108,8 @@ static enum err show_sample(struct show *show, bool beginning,
 static enum err show_end(const struct dataset *dataset,
                          const struct show_options *options, int64_t *end)
 {
-    int64_t samples = dataset_samples(dataset), first = options->first;
+    int64_t samples = dataset_contents(dataset)->samples,
+            first = options->first;
     if (first < 0 || first >= samples)
         return err_set(ERR_USAGE, "%s: no sample %lld; there are %lld",
                        dataset_path(dataset), (long long)first,
@@ -133,7 +134,7 @@ enum err show_samples(struct dataset *dataset,
             ERR_DATA,
             "%s has no tokenizer.json of tokenizer '%s', so its text "
             "can't be shown; --tokens shows numbers",
-            dataset_path(dataset), dataset_tokenizer(dataset));
+            dataset_path(dataset), dataset_sidecar(dataset)->tokenizer);
     for (int64_t i = options->first; i < end; i++) {
         struct dataset_marks marks;
         if (options->stop != NULL && options->stop() != 0)

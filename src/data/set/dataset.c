@@ -180,14 +180,13 @@ enum err dataset_open_as(const char *path, const struct sidecar *given,
     for (int64_t s = 0; look && s < dataset->contents.shards; s++)
         TRY_OUT(dataset_look(dataset, s));
     TRY_OUT(dataset_identify(dataset));
-    if (given == NULL && sidecar.samples != dataset->contents.samples) {
-        rc = err_set(ERR_DATA,
-                     "%s/%s: says %lld samples, but the index has %lld; copy "
-                     "the data set again",
-                     path, SIDECAR_NAME, (long long)sidecar.samples,
-                     (long long)dataset->contents.samples);
-        goto out;
-    }
+    if (given == NULL && sidecar.samples != dataset->contents.samples)
+        TRY_OUT(
+            err_set(ERR_DATA,
+                    "%s/%s: says %lld samples, but the index has %lld; copy "
+                    "the data set again",
+                    path, SIDECAR_NAME, (long long)sidecar.samples,
+                    (long long)dataset->contents.samples));
     dataset->sidecar.shards_sha256 = NULL; /* not ours to keep */
 out:
     sidecar_release(&sidecar);
@@ -294,9 +293,9 @@ const struct dataset_contents *dataset_contents(const struct dataset *dataset)
     return &dataset->contents;
 }
 
-int64_t dataset_samples(const struct dataset *dataset)
+const struct sidecar *dataset_sidecar(const struct dataset *dataset)
 {
-    return dataset->contents.samples;
+    return &dataset->sidecar;
 }
 
 int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index)
@@ -305,30 +304,10 @@ int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index)
     return dataset->format->samples(dataset->state, index);
 }
 
-int64_t dataset_tokens(const struct dataset *dataset)
-{
-    return dataset->sidecar.tokens;
-}
-
-int64_t dataset_vocab_size(const struct dataset *dataset)
-{
-    return dataset->sidecar.vocab_size;
-}
-
-int64_t dataset_eos_token(const struct dataset *dataset)
-{
-    return dataset->sidecar.eos_token;
-}
-
-int64_t dataset_bos_token(const struct dataset *dataset)
-{
-    return dataset->sidecar.bos_token;
-}
-
 bool dataset_has_documents(const struct dataset *dataset)
 {
-    return dataset->contents.lengths || dataset_eos_token(dataset) >= 0 ||
-           dataset_bos_token(dataset) >= 0;
+    return dataset->contents.lengths || dataset->sidecar.eos_token >= 0 ||
+           dataset->sidecar.bos_token >= 0;
 }
 
 int64_t dataset_longest(const struct dataset *dataset)
@@ -340,16 +319,6 @@ int64_t dataset_longest(const struct dataset *dataset)
 const char *dataset_id(const struct dataset *dataset)
 {
     return dataset->id;
-}
-
-const char *dataset_tokenizer_sha256(const struct dataset *dataset)
-{
-    return dataset->sidecar.tokenizer_sha256;
-}
-
-const char *dataset_tokenizer(const struct dataset *dataset)
-{
-    return dataset->sidecar.tokenizer;
 }
 
 const char *dataset_tokenizer_file(const struct dataset *dataset)

@@ -47,18 +47,13 @@ enum err dataset_copy(const struct dataset *dataset, struct dataset_copy *out);
 enum err dataset_look(const struct dataset *dataset, int64_t index);
 void dataset_close(struct dataset *dataset);
 
-/* Lent. */
+/* Lent, both; of the sidecar without the shards' digests. */
 const struct dataset_contents *dataset_contents(const struct dataset *dataset);
-int64_t dataset_samples(const struct dataset *dataset);
-int64_t dataset_tokens(const struct dataset *dataset);
-int64_t dataset_vocab_size(const struct dataset *dataset);
+const struct sidecar *dataset_sidecar(const struct dataset *dataset);
 /* Samples of shard `index`. */
 int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index);
-/* The token that ends a document; -1: not known. */
-int64_t dataset_eos_token(const struct dataset *dataset);
-/* The token that begins one; -1: not known, or the other is. */
-int64_t dataset_bos_token(const struct dataset *dataset);
-/* Whether documents can be told apart: by one of these, or their lengths. */
+/* Whether documents can be told apart: by tokens that end or begin them, or their
+ * lengths. */
 bool dataset_has_documents(const struct dataset *dataset);
 /* Tokens of the longest sample; 0: neither index nor sidecar tells. */
 int64_t dataset_longest(const struct dataset *dataset);
@@ -68,9 +63,6 @@ int64_t dataset_longest(const struct dataset *dataset);
  * documents, the type of bytes, the shards' digests. Stored in checkpoints.
  * Lent. */
 const char *dataset_id(const struct dataset *dataset);
-const char *dataset_tokenizer_sha256(const struct dataset *dataset);
-/* Lent. */
-const char *dataset_tokenizer(const struct dataset *dataset);
 /* The path of the tokenizer's file in the folder, whose digest was compared
  * with the sidecar's when the set was opened; "": the set has none. */
 const char *dataset_tokenizer_file(const struct dataset *dataset);

@@ -78,8 +78,8 @@ void batch_copy(const struct batch *from, struct batch *to)
 static void loader_number_by_tokens(const int32_t *tokens, int64_t length,
                                     const struct dataset *dataset, int32_t *ids)
 {
-    int64_t eos = dataset_eos_token(dataset);
-    int64_t bos = dataset_bos_token(dataset);
+    int64_t eos = dataset_sidecar(dataset)->eos_token;
+    int64_t bos = dataset_sidecar(dataset)->bos_token;
     int32_t id = 0;
     for (int64_t t = 0; t < length; t++) {
         if (t > 0 && (tokens[t - 1] == eos || tokens[t] == bos))
@@ -206,7 +206,7 @@ enum err loader_read(struct dataset *const *datasets, struct order *order,
         int64_t sample = 0;
         TRY(order_sample(order, first + row, &stream, &sample));
         assert(order_samples(order, stream) <=
-               dataset_samples(datasets[stream]));
+               dataset_contents(datasets[stream])->samples);
         TRY(loader_read_row(datasets[stream], sample, row, batch));
     }
     return ERR_OK;

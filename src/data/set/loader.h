@@ -9,7 +9,7 @@
  * seq_len the rest is left out if batch->truncate says so, else it is ERR_DATA
  * (it says which setting to change). sequence_ids number documents within a
  * row: by their lengths, where the data set gives them; else the token after
- * dataset_eos_token(), or dataset_bos_token() itself, begins the next one.
+ * sidecar's eos_token, or the set's bos token itself, begins the next one.
  * Padding belongs to the last; with one document per sample, or where the data
  * set names no such token, they are 0, padding included.
  */

@@ -96,12 +96,12 @@ static enum err prompts_on_rank_0(struct prompts_read *read)
     TRY(tokenizer_create(start_weights_data(data).tokenizer,
                          &prompts->tokenizer));
     if (strcmp(tokenizer_sha256(prompts->tokenizer),
-               dataset_tokenizer_sha256(data)) != 0)
+               dataset_sidecar(data)->tokenizer_sha256) != 0)
         return err_set(ERR_USAGE,
                        "the data set %s does not have the tokenizer that it "
                        "was made with ('%s'), which prompts need: adopt it "
                        "with --tokenizer",
-                       dataset_path(data), dataset_tokenizer(data));
+                       dataset_path(data), dataset_sidecar(data)->tokenizer);
     TRY(tokenizer_encoder_create(prompts->tokenizer, &read->encoder));
     TRY_OUT(prompt_file_read(read->run->settings.generate.prompts, prompts_take,
                              read));
@@ -111,7 +111,7 @@ static enum err prompts_on_rank_0(struct prompts_read *read)
         log_warn("%s: %" PRIu64 " bytes are left out, the tokenizer has no "
                  "tokens for them",
                  read->run->settings.generate.prompts, lost);
-    prompts->eos = (int32_t)dataset_eos_token(data);
+    prompts->eos = (int32_t)dataset_sidecar(data)->eos_token;
     if (prompts->eos < 0)
         prompts->eos = tokenizer_eos(prompts->tokenizer);
 out:
@@ -203,7 +203,7 @@ static enum err generate_room(struct on_generate *on)
 {
     struct run *run = on->run;
     const struct model_config *config = &run->settings.model;
-    int64_t vocab = dataset_vocab_size(run->inputs.train_data[0]);
+    int64_t vocab = dataset_sidecar(run->inputs.train_data[0])->vocab_size;
     int64_t longest =
         (int64_t)on->prompts.tokens_max + run->settings.generate.max_tokens;
     size_t cache, held, total, available = memory_available("");

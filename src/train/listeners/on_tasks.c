@@ -76,12 +76,12 @@ static enum err tasks_tokenizer(struct on_tasks *on)
     const struct dataset *data = on->due.run->inputs.train_data[0];
     TRY(tokenizer_create(start_weights_data(data).tokenizer, &on->tokenizer));
     if (strcmp(tokenizer_sha256(on->tokenizer),
-               dataset_tokenizer_sha256(data)) != 0)
+               dataset_sidecar(data)->tokenizer_sha256) != 0)
         return err_set(ERR_DATA,
                        "eval.tasks: %s has no tokenizer.json, and its "
                        "tokenizer '%s' is not the one that is known by this "
                        "name",
-                       dataset_path(data), dataset_tokenizer(data));
+                       dataset_path(data), dataset_sidecar(data)->tokenizer);
     return ERR_OK;
 }
 

@@ -106,7 +106,8 @@ enum err trainer_eval_create(struct run *run, int set,
                              struct trainer_eval **out)
 {
     int64_t limit = run->settings.eval.samples;
-    int64_t samples = dataset_samples(run->inputs.eval_sets->sets[set]);
+    int64_t samples =
+        dataset_contents(run->inputs.eval_sets->sets[set])->samples;
     struct trainer_eval *eval = NULL;
     TRY(new_zeroed(&eval, 1));
     eval->run = run;

@@ -105,7 +105,7 @@ int64_t run_data_samples(const struct run_data *data)
 {
     int64_t samples = 0;
     for (int i = 0; i < data->count; i++)
-        samples += dataset_samples(data->sets[i]);
+        samples += dataset_contents(data->sets[i])->samples;
     return samples;
 }
 
@@ -227,7 +227,7 @@ enum err run_data_order(const struct run_data *data,
     for (int i = 0; i < data->count; i++) {
         const struct mixture_entry *entry = &data->text.entries[i];
         names[i] = entry->name;
-        streams[i].samples = dataset_samples(data->sets[i]);
+        streams[i].samples = dataset_contents(data->sets[i])->samples;
         streams[i].weight = entry->weight;
         streams[i].amount = entry->amount;
         if (spec.kind != ORDER_CANONICAL)
@@ -302,7 +302,8 @@ enum err run_data_epochs(const struct run_data *data,
     *known = steps <= TELL_STEPS_MAX &&
              order_read(order, steps * s->train.global_batch, counts);
     for (int i = 0; *known && i < data->count; i++)
-        epochs[i] = (double)counts[i] / (double)dataset_samples(data->sets[i]);
+        epochs[i] = (double)counts[i] /
+                    (double)dataset_contents(data->sets[i])->samples;
     order_destroy(order);
     return ERR_OK;
 }
@@ -324,7 +325,7 @@ static void tell_set(const struct run_data *data, int i, int64_t batch,
 {
     char epochs[64] = "";
     const char *name = data->text.entries[i].name;
-    int64_t samples = dataset_samples(data->sets[i]);
+    int64_t samples = dataset_contents(data->sets[i])->samples;
     if (all != NULL)
         snprintf(epochs, sizeof epochs, ", %.2f epochs in the run",
                  (double)all[i] / (double)samples);

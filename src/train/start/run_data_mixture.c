@@ -14,19 +14,20 @@
 static enum err same_tokenizer(const struct dataset *one,
                                const struct dataset *other)
 {
-    if (strcmp(dataset_tokenizer_sha256(one),
-               dataset_tokenizer_sha256(other)) != 0)
+    if (strcmp(dataset_sidecar(one)->tokenizer_sha256,
+               dataset_sidecar(other)->tokenizer_sha256) != 0)
         return err_set(ERR_DATA,
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
                        dataset_path(other), dataset_path(one));
-    if (dataset_vocab_size(one) == dataset_vocab_size(other))
+    if (dataset_sidecar(one)->vocab_size == dataset_sidecar(other)->vocab_size)
         return ERR_OK;
-    return err_set(ERR_DATA,
-                   "%s: its vocabulary has %lld tokens, that of %s %lld: adopt "
-                   "both with the same --vocab-size",
-                   dataset_path(other), (long long)dataset_vocab_size(other),
-                   dataset_path(one), (long long)dataset_vocab_size(one));
+    return err_set(
+        ERR_DATA,
+        "%s: its vocabulary has %lld tokens, that of %s %lld: adopt "
+        "both with the same --vocab-size",
+        dataset_path(other), (long long)dataset_sidecar(other)->vocab_size,
+        dataset_path(one), (long long)dataset_sidecar(one)->vocab_size);
 }
 
 static enum err identify(struct run_data *data)

@@ -36,7 +36,7 @@ json_t *start_fixed_state(const struct run *run)
     const struct train_settings *s = &run->settings;
     json_t *fixed =
         json_pack("{s:s, s:s}", "data.train", run->inputs.train_id, "tokenizer",
-                  dataset_tokenizer_sha256(run->inputs.train_data[0]));
+                  dataset_sidecar(run->inputs.train_data[0])->tokenizer_sha256);
     fixed = add(fixed, s, SETTING_STAYS);
     fixed = add(fixed, s, SETTING_STAYS_ADDED);
     fixed = add(fixed, s, TRAIN_STAYS_OF_ORDER);
@@ -124,8 +124,7 @@ enum err start_fixed_check(const struct run *run, const json_t *state)
         if (strcmp(key, "train.microbatch") == 0 &&
             start_fixed_microbatch(run, state) > 0)
             continue;
-        rc = refuse(run, key, old, value);
-        goto out;
+        TRY_OUT(refuse(run, key, old, value));
     }
     /* what has its default again */
     json_object_foreach(then, key, value)
@@ -134,8 +133,7 @@ enum err start_fixed_check(const struct run *run, const json_t *state)
             !(has_flag(key, SETTING_STAYS_ADDED) ||
               (!goes_on && is_of_order(key))))
             continue;
-        rc = refuse(run, key, value, NULL);
-        goto out;
+        TRY_OUT(refuse(run, key, value, NULL));
     }
 out:
     json_decref(now);

@@ -201,10 +201,10 @@ struct start_weights_data start_weights_data(const struct dataset *data)
 {
     const char *file = dataset_tokenizer_file(data);
     return (struct start_weights_data){
-        .vocab = dataset_vocab_size(data),
-        .eos = dataset_eos_token(data),
-        .tokenizer_sha256 = dataset_tokenizer_sha256(data),
-        .tokenizer = file[0] != '\0' ? file : dataset_tokenizer(data),
+        .vocab = dataset_sidecar(data)->vocab_size,
+        .eos = dataset_sidecar(data)->eos_token,
+        .tokenizer_sha256 = dataset_sidecar(data)->tokenizer_sha256,
+        .tokenizer = file[0] != '\0' ? file : dataset_sidecar(data)->tokenizer,
     };
 }
 

@@ -29,13 +29,14 @@
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)
 {
-    if (dataset_vocab_size(data) <= s->model.vocab_size)
+    if (dataset_sidecar(data)->vocab_size <= s->model.vocab_size)
         return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: the data set's vocabulary has %lld tokens, "
                    "model.vocab_size is %lld: use another data set or a larger "
                    "model.vocab_size",
-                   dataset_path(data), (long long)dataset_vocab_size(data),
+                   dataset_path(data),
+                   (long long)dataset_sidecar(data)->vocab_size,
                    (long long)s->model.vocab_size);
 }
 
@@ -170,16 +171,17 @@ static enum err check_eval(struct run *run)
         return ERR_OK;
     const struct run_data *sets = run->inputs.eval_sets;
     for (int i = 0; i < sets->count; i++) {
-        struct stream stream = { dataset_samples(sets->sets[i]), NULL, 0,
-                                 STREAM_ALL, 0 };
+        struct stream stream = { dataset_contents(sets->sets[i])->samples, NULL,
+                                 0, STREAM_ALL, 0 };
         struct order_spec spec = { .kind = ORDER_STRAIGHT,
                                    .count = 1,
                                    .streams = &stream };
         TRY(check_set(run, sets->sets[i]));
         TRY(order_create(&spec, &run->inputs.eval_orders[i]));
     }
-    if (strcmp(dataset_tokenizer_sha256(run->inputs.eval_data),
-               dataset_tokenizer_sha256(run->inputs.train_data[0])) != 0)
+    if (strcmp(dataset_sidecar(run->inputs.eval_data)->tokenizer_sha256,
+               dataset_sidecar(run->inputs.train_data[0])->tokenizer_sha256) !=
+        0)
         return err_set(ERR_DATA,
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",

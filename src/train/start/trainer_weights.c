@@ -111,9 +111,9 @@ static enum err check(struct run *run, struct weights *weights)
 {
     const struct weights_about *about = weights_about(weights);
     const struct dataset *data = run->inputs.train_data[0];
-    int64_t bos = dataset_bos_token(data);
-    int64_t eos = dataset_eos_token(data);
-    int64_t vocab = dataset_vocab_size(data);
+    int64_t bos = dataset_sidecar(data)->bos_token;
+    int64_t eos = dataset_sidecar(data)->eos_token;
+    int64_t vocab = dataset_sidecar(data)->vocab_size;
     const struct start_weights_data tokens = start_weights_data(data);
     TRY(check_all(run, weights));
     TRY(start_weights_tokens(&run->settings, about, &tokens));
@@ -179,11 +179,12 @@ out:
 enum err trainer_weights_store(const struct run *run, json_t *state)
 {
     const struct dataset *data = run->inputs.train_data[0];
-    json_t *text = run->inputs.text != NULL
-                       ? json_incref(run->inputs.text)
-                       : weights_ckpt_config_text(
-                             dataset_vocab_size(data), dataset_bos_token(data),
-                             dataset_eos_token(data), NULL);
+    json_t *text =
+        run->inputs.text != NULL
+            ? json_incref(run->inputs.text)
+            : weights_ckpt_config_text(dataset_sidecar(data)->vocab_size,
+                                       dataset_sidecar(data)->bos_token,
+                                       dataset_sidecar(data)->eos_token, NULL);
     return run_put(state, "text", text);
 }
 

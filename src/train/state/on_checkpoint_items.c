@@ -33,7 +33,7 @@ static enum err read_tokenizer(const struct run *run, char **text,
         return ERR_OK;
     TRY(regular_read(path, TOKENIZER_BYTES_MAX, text, bytes));
     TRY(digest_bytes(*text, *bytes, sha256));
-    if (strcmp(sha256, dataset_tokenizer_sha256(data)) != 0)
+    if (strcmp(sha256, dataset_sidecar(data)->tokenizer_sha256) != 0)
         return err_set(ERR_DATA, "%s was replaced while the run started", path);
     return ERR_OK;
 }
