@@ -19,6 +19,7 @@
 
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/formats/weights.h"
 #include "src/text/chat/chat.h"
 
@@ -179,10 +180,8 @@ static bool model_has(const char *folder, const char *file)
 /* A folder whose tokenizer is a file in it, or the file. */
 static bool model_is_file(const char *name)
 {
-    size_t length = strlen(name);
     return strcmp(name, TOKENIZER_DEFAULT) == 0 ||
-           (length > 5 && strcmp(name + length - 5, ".json") == 0) ||
-           (length > 6 && strcmp(name + length - 6, ".model") == 0) ||
+           globs_match("?*.json ?*.model", name) ||
            model_has(name, "tokenizer.json") ||
            model_has(name, "tokenizer.model");
 }

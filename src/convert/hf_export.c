@@ -14,6 +14,7 @@
 
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"
@@ -96,8 +97,7 @@ out:
 
 static bool names_gguf(const char *path)
 {
-    size_t bytes = strlen(path);
-    return bytes > 5 && strcmp(path + bytes - 5, ".gguf") == 0;
+    return globs_match("?*.gguf", path);
 }
 
 /* What is written lies beside its place until it is whole, and where to look

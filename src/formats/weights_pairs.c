@@ -4,11 +4,12 @@
 
 #include <stdlib.h>
 
-void weights_pairs_free(struct weights_pair *pair)
+void weights_pairs_drop(struct weights_pair *pairs, int *count)
 {
-    free(pair->a);
-    free(pair->b);
-    *pair = (struct weights_pair){ 0 };
+    for (; *count > 0; --*count) {
+        free(pairs[*count - 1].a);
+        free(pairs[*count - 1].b);
+    }
 }
 
 /* w[in] += scale b A, of columns [first, last). */

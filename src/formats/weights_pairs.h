@@ -12,7 +12,8 @@ struct weights_pair {
     int64_t row; /* of the tensor that its first row belongs to */
 };
 
-void weights_pairs_free(struct weights_pair *pair);
+/* All of them; *count becomes 0. */
+void weights_pairs_drop(struct weights_pair *pairs, int *count);
 
 /* out += scale B A, of elements [begin, end) of the tensor, which out has; sums
  * are fp64 and rounded once. */

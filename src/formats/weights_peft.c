@@ -405,21 +405,13 @@ static enum err open_peft(const char *path, struct weights_source *source)
     return ERR_OK;
 }
 
-static void drop_pairs(struct peft *peft)
-{
-    for (int i = 0; i < peft->pair_count; i++)
-        weights_pairs_free(&peft->pairs[i]);
-    peft->pair_count = 0;
-    peft->merged = -1;
-}
-
 static void close_peft(struct weights_source *source)
 {
     struct peft *peft = source->state;
     free(source->list);
     if (peft == NULL)
         return;
-    drop_pairs(peft);
+    weights_pairs_drop(peft->pairs, &peft->pair_count);
     hf_names_destroy(peft->names);
     params_destroy(peft->params);
     weights_close(peft->base);
@@ -451,7 +443,8 @@ static enum err read_peft(struct weights_source *source, int index,
     struct peft *peft = source->state;
     TRY(weights_read(peft->base, &peft->params->list[index], begin, end, out));
     if (peft->merged != index) {
-        drop_pairs(peft);
+        weights_pairs_drop(peft->pairs, &peft->pair_count);
+        peft->merged = -1;
         for (int i = 0; i < peft->count; i++)
             if (peft->parts[i].param == index)
                 TRY(read_pair(peft, &peft->parts[i]));

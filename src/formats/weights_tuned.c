@@ -247,19 +247,11 @@ out:
     return new_or_none(rc, tuned, out, weights_tuned_close);
 }
 
-static void drop_pairs(struct weights_tuned *tuned)
-{
-    for (int i = 0; i < tuned->pair_count; i++)
-        weights_pairs_free(&tuned->pairs[i]);
-    tuned->pair_count = 0;
-    tuned->merged = -1;
-}
-
 void weights_tuned_close(struct weights_tuned *tuned)
 {
     if (tuned == NULL)
         return;
-    drop_pairs(tuned);
+    weights_pairs_drop(tuned->pairs, &tuned->pair_count);
     params_destroy(tuned->whole);
     weights_close(tuned->base);
     weights_sums_destroy(tuned->sums);
@@ -344,7 +336,8 @@ static enum err find_pairs(struct weights_tuned *tuned, int index)
     char prefix[48];
     if (tuned->merged == index)
         return ERR_OK;
-    drop_pairs(tuned);
+    weights_pairs_drop(tuned->pairs, &tuned->pair_count);
+    tuned->merged = -1;
     snprintf(prefix, sizeof prefix, "transformer.blocks.%d.",
              params_layer(tuned->whole, param->block));
     for (int i = 0; i < LORA_LAYERS && tuned->lora.rank > 0; i++) {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/data/texts/documents.h"
@@ -81,9 +82,8 @@ static enum err train_begin(struct train_tokenizer_job *job, const char *folder,
 static enum err train_place(struct train_tokenizer_job *job)
 {
     const char *out = job->texts->out;
-    size_t length = strlen(out);
     TRY(regular_local(out));
-    job->folder = length < 5 || strcmp(out + length - 5, ".json") != 0;
+    job->folder = !globs_match("*.json", out);
     if (!job->folder)
         return train_begin(job, out, "", &job->file);
     if (!fsio_exists(out)) {

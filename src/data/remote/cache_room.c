@@ -20,6 +20,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/array.h"
+#include "src/base/globs.h"
 #include "src/data/remote/cache_impl.h"
 
 struct cache_entry {
@@ -53,12 +54,6 @@ static enum err cache_add(struct cache_listing *list, const char *name,
     return ERR_OK;
 }
 
-static bool cache_ends(const char *name, const char *end)
-{
-    size_t length = strlen(name), tail = strlen(end);
-    return length > tail && strcmp(name + length - tail, end) == 0;
-}
-
 /* `locks`: the descriptor that has the lock of the room. The room of `shard`
  * is not counted, nor what a dead process kept. */
 static enum err cache_list(const struct cache *cache, int locks, int64_t shard,
@@ -75,11 +70,11 @@ static enum err cache_list(const struct cache *cache, int locks, int64_t shard,
     while ((entry = readdir(dir)) != NULL) {
         struct stat status;
         const char *name = entry->d_name;
-        if (name[0] < '0' || name[0] > '9' || cache_ends(name, ".part") ||
-            cache_ends(name, ".zip") || cache_ends(name, ".second") ||
+        if (name[0] < '0' || name[0] > '9' ||
+            globs_match("*.part *.zip *.second", name) ||
             fstatat(dirfd(dir), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        if (!cache_ends(name, ".room")) {
+        if (!globs_match("*.room", name)) {
             TRY_OUT(cache_add(list, name, &status));
             list->bytes += (int64_t)status.st_size;
         } else if (strtoll(name, NULL, 10) != shard) {

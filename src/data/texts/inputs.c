@@ -12,13 +12,13 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/log.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
@@ -31,12 +31,6 @@
 /* Folders in folders. */
 #define INPUTS_DEPTH_MAX 64
 
-static bool inputs_ends_in(const char *name, size_t bytes, const char *end)
-{
-    size_t length = strlen(end);
-    return bytes > length && strncmp(name + bytes - length, end, length) == 0;
-}
-
 static const struct columns_format *inputs_columns(const struct inputs *inputs,
                                                    const char *path)
 {
@@ -45,20 +39,13 @@ static const struct columns_format *inputs_columns(const struct inputs *inputs,
 
 static bool inputs_is_json(const struct inputs *inputs, const char *path)
 {
-    static const char *const packed[] = { ".gz", ".zst", ".bz2", ".br" };
-    static const char *const names[] = { ".jsonl", ".ndjson", ".json" };
-    size_t bytes = strlen(path);
-    if (inputs->kind != INPUTS_BY_NAME)
-        return inputs->kind == INPUTS_JSON;
-    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (inputs_ends_in(path, bytes, packed[i])) {
-            bytes -= strlen(packed[i]);
-            break;
-        }
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (inputs_ends_in(path, bytes, names[i]))
-            return true;
-    return false;
+    static const char names[] = "?*.jsonl ?*.ndjson ?*.json "
+                                "?*.jsonl.gz ?*.ndjson.gz ?*.json.gz "
+                                "?*.jsonl.zst ?*.ndjson.zst ?*.json.zst "
+                                "?*.jsonl.bz2 ?*.ndjson.bz2 ?*.json.bz2 "
+                                "?*.jsonl.br ?*.ndjson.br ?*.json.br";
+    return inputs->kind == INPUTS_BY_NAME ? globs_match(names, path)
+                                          : inputs->kind == INPUTS_JSON;
 }
 
 static int64_t inputs_ns(const struct stat *status)

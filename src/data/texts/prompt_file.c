@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/array.h"
+#include "src/base/globs.h"
 #include "src/base/regular.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/texts/source.h"
@@ -23,10 +24,8 @@ static enum err file_take(struct prompt_file *file, const char *text,
                           size_t bytes)
 {
     file->count++;
-    enum err rc = file->take(file->arg, text, bytes);
-    return rc == ERR_OK
-               ? rc
-               : err_prefix(rc, "%s: prompt %zu", file->path, file->count);
+    return err_prefix(file->take(file->arg, text, bytes), "%s: prompt %zu",
+                      file->path, file->count);
 }
 
 /* What was read of a line, to which more is added. */
@@ -96,11 +95,9 @@ enum err prompt_file_read(const char *path,
 {
     assert(path != NULL && take != NULL);
     struct prompt_file file = { .path = path, .take = take, .arg = arg };
-    size_t length = strlen(path);
     TRY(prompt_file_check(path));
-    TRY(length > 6 && strcmp(path + length - 6, ".jsonl") == 0
-            ? file_records(&file)
-            : file_lines(&file));
+    TRY(globs_match("?*.jsonl", path) ? file_records(&file)
+                                      : file_lines(&file));
     return file.count > 0
                ? ERR_OK
                : err_set(ERR_USAGE, "%s: there is no prompt in it", path);

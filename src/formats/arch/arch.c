@@ -11,9 +11,6 @@
  * the values that we have (MUST). */
 #include "src/formats/arch/arch.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 #include "src/base/clean.h"
 #include "src/formats/arch/arch_impl.h"
 
@@ -340,7 +337,7 @@ static const struct arch_key dbrx_keys[] = {
 #define LLAMA_SHAPE                                                            \
     .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
     .activation = MODEL_SILU, .prefix = "model.",                              \
-    .buffers = { ".self_attn.rotary_emb.inv_freq" }
+    .buffers = "?*.self_attn.rotary_emb.inv_freq"
 #define FORM(name, layers, arch)                                               \
     {                                                                          \
         name, layers, arch##_keys, arch_tensors_##arch                         \
@@ -416,7 +413,7 @@ const struct arch_row arch_rows[ARCHS] = {
                     .hf = FORM("GPT2LMHeadModel", "transformer.h.%d.", gpt2),
                     .gguf = &arch_gguf_gpt2,
                     .prefix = "transformer.",
-                    .buffers = { ".attn.bias", ".attn.masked_bias" } },
+                    .buffers = "?*.attn.bias ?*.attn.masked_bias" },
     [ARCH_MPT] = { .title = "MPT",
                    .model_type = "mpt",
                    .also = "MPTForCausalLM",
@@ -448,7 +445,7 @@ const struct arch_row arch_rows[ARCHS] = {
                     .hf =
                         FORM("DbrxForCausalLM", "transformer.blocks.%d.", dbrx),
                     .prefix = "transformer.",
-                    .buffers = { ".rotary_emb.inv_freq" } },
+                    .buffers = "?*.rotary_emb.inv_freq" },
 };
 
 const char *arch_titles(bool gguf, char out[ARCH_TITLES_BYTES])

@@ -127,7 +127,7 @@ struct arch_row {
     /* What names begin with in safetensors files, and lack in those of a model
      * without its output layer, as GPT-2's are published. */
     const char *prefix;
-    const char *buffers[4]; /* how names of tensors that are no weights end */
+    const char *buffers; /* globs of tensors that are no weights */
 };
 
 extern const struct arch_row arch_rows[ARCHS];

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/globs.h"
 #include "src/base/new.h"
 
 struct maker {
@@ -145,12 +146,6 @@ void hf_names_destroy(struct hf_names *names)
 
 bool hf_names_is_buffer(enum arch arch, const char *name)
 {
-    size_t bytes = strlen(name);
-    const char *const *ends = arch_rows[arch].buffers;
-    for (int i = 0; ends[i] != NULL; i++) {
-        size_t end = strlen(ends[i]);
-        if (bytes > end && strcmp(name + bytes - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
+    const char *buffers = arch_rows[arch].buffers;
+    return buffers != NULL && globs_match(buffers, name);
 }

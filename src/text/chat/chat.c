@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 #include "src/text/chat/chat_parse.h"
@@ -101,12 +102,6 @@ static enum err chat_unpack_json(const char *path, char **text, size_t *bytes)
     }
     json_decref(root);
     return rc;
-}
-
-static bool chat_is_json(const char *path)
-{
-    size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".json") == 0;
 }
 
 /* Markers, "<|...|>", stand in the text or in strings of the template. Whatever
@@ -199,7 +194,7 @@ enum err chat_template_create(const char *name,
                                              strlen(chat_built_in[b].text),
                                              tokenizer, out);
     TRY_OUT(chat_read_file(name, &text, &bytes));
-    if (chat_is_json(name))
+    if (globs_match("?*.json", name))
         TRY_OUT(chat_unpack_json(name, &text, &bytes));
     TRY_OUT(chat_template_create_text(name, text, bytes, tokenizer, out));
 out:

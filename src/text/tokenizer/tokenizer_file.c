@@ -19,6 +19,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 #include "src/text/tokenizer/sentencepiece.h"
@@ -152,9 +153,8 @@ out:
 static enum err file_read(const char *path, struct tokenizer *tokenizer,
                           char **text, size_t *bytes)
 {
-    size_t length = strlen(path);
     struct sentencepiece made = { .bos = -1, .eos = -1 };
-    if (length < 6 || strcmp(path + length - 6, ".model") != 0)
+    if (!globs_match("*.model", path))
         return fsio_read_file(path, FILE_BYTES_MAX, text, bytes);
     TRY(sentencepiece_load(path, &made));
     *text = made.json;
