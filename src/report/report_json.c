@@ -19,34 +19,19 @@ static json_t *seconds(int64_t us)
     return json_real((double)us / 1e6);
 }
 
+/* Those that have their own names there. */
+#define NUMBERS(X)                                                             \
+    X(loss), X(loss_min), X(eval_loss), X(eval_best), X(tokens_per_s), X(mfu), \
+        X(step_ms), X(work_ms), X(work_ms_max), X(wait_ms_max), X(loader_ms),  \
+        X(slowest_rank), X(waiting_rank), X(loader_rank), X(wall_s),           \
+        X(goodput), X(device_hours), X(cost), X(energy_j), X(tokens_per_j),    \
+        X(stall_mean_s), X(stall_max_s), X(memory_planned), X(memory_peak)
+
 static json_t *figures_json(const struct report_figures *f)
 {
     json_t *out = json_object();
 #define PUT(name) json_object_set_new(out, #name, jsontext_real(f->name))
-    PUT(loss);
-    PUT(loss_min);
-    PUT(eval_loss);
-    PUT(eval_best);
-    PUT(tokens_per_s);
-    PUT(mfu);
-    PUT(step_ms);
-    PUT(work_ms);
-    PUT(work_ms_max);
-    PUT(wait_ms_max);
-    PUT(loader_ms);
-    PUT(slowest_rank);
-    PUT(waiting_rank);
-    PUT(loader_rank);
-    PUT(wall_s);
-    PUT(goodput);
-    PUT(device_hours);
-    PUT(cost);
-    PUT(energy_j);
-    PUT(tokens_per_j);
-    PUT(stall_mean_s);
-    PUT(stall_max_s);
-    PUT(memory_planned);
-    PUT(memory_peak);
+    NUMBERS(PUT);
 #undef PUT
     json_object_set_new(out, "rank_spread", jsontext_real(f->spread));
     json_object_set_new(out, "eval_best_step", json_integer(f->eval_best_step));

@@ -136,34 +136,23 @@ static int64_t journal_int(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-/* The members of a result, in their order. */
-static const char *const journal_counts[] = {
-    "bytes",   "documents",   "tokens",         "samples", "eval_samples",
-    "dropped", "held_tokens", "held_documents", "empty"
-};
-#define JOURNAL_COUNTS (sizeof journal_counts / sizeof *journal_counts)
-union journal_result {
-    struct tokenize_result result;
-    int64_t count[JOURNAL_COUNTS];
-};
-static_assert(sizeof(union journal_result) == sizeof(struct tokenize_result),
-              "each has a name");
+/* The counts of a struct tokenize_result, by which they are called in the file. */
+#define COUNTS(X)                                                              \
+    X(bytes), X(documents), X(tokens), X(samples), X(eval_samples),            \
+        X(dropped), X(held_tokens), X(held_documents), X(empty)
 
 static void journal_get_result(const json_t *object,
                                struct tokenize_result *out)
 {
-    union journal_result all;
-    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
-        all.count[i] = journal_int(object, journal_counts[i]);
-    *out = all.result;
+#define GET(name) .name = journal_int(object, #name)
+    *out = (struct tokenize_result){ COUNTS(GET) };
 }
 
 static json_t *journal_put_result(const struct tokenize_result *result)
 {
-    const union journal_result all = { *result };
     json_t *object = json_object();
-    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
-        jsontext_set(&object, journal_counts[i], json_integer(all.count[i]));
+#define PUT(name) jsontext_set(&object, #name, json_integer(result->name))
+    COUNTS(PUT);
     return object;
 }
 
@@ -201,13 +190,13 @@ static json_t *journal_put_mark(const struct tokenize_mark *mark)
 static bool journal_is_mark(const struct tokenize_mark *mark, size_t files)
 {
     const struct text_place *place = &mark->place;
-    const union journal_result before = { mark->before };
-    bool good = true;
-    for (size_t i = 0; i < JOURNAL_COUNTS; i++)
-        good = good && before.count[i] >= 0;
-    return good && place->file >= 0 && place->file <= (int64_t)files &&
+    const struct tokenize_result *before = &mark->before;
+    bool counted = mark->tokens >= 0;
+#define CHECK(name) counted = counted && before->name >= 0
+    COUNTS(CHECK);
+    return counted && place->file >= 0 && place->file <= (int64_t)files &&
            place->offset >= 0 && place->line >= 0 && place->skip >= 0 &&
-           place->empty >= 0 && mark->tokens >= 0;
+           place->empty >= 0;
 }
 
 static enum err journal_step(struct tokenize_journal *journal,
