@@ -5,7 +5,6 @@
  * for the nodes' own folders, in ckpt_saver_local.c. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/ckpt_saver_private.h"

@@ -324,10 +324,8 @@ enum err health_cpu_gemm(const struct health_env *env,
     snprintf(out->unit, sizeof out->unit, "GFLOP/s");
     TRY_OUT(cpu_begin(&test));
     test.good = cpu_allocate(test.product_bytes);
-    if (test.a == NULL || test.b == NULL || test.good == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for three matrices");
-        goto out;
-    }
+    if (test.a == NULL || test.b == NULL || test.good == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "no memory for three matrices"));
     rng_fill_normal(CPU_SEED, rng_stream("health.a"), 0, CPU_ELEMENTS, 1.0f,
                     test.a);
     rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
@@ -376,10 +374,8 @@ enum err health_cpu_triad(const struct health_env *env,
     double *b = cpu_allocate((size_t)count * sizeof *b);
     double *c = cpu_allocate((size_t)count * sizeof *c);
     snprintf(out->unit, sizeof out->unit, "GB/s");
-    if (a == NULL || b == NULL || c == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for three arrays");
-        goto out;
-    }
+    if (a == NULL || b == NULL || c == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "no memory for three arrays"));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < count; i++) {
         a[i] = 0;

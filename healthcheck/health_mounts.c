@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <mntent.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

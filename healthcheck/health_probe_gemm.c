@@ -117,10 +117,9 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     wrong = rows_wrong(side, (const uint16_t *)(void *)test->gpu.host.base);
     if (wrong < 0)
         rc = err_set(ERR_MEMORY, "no memory for some rows");
-    if (wrong > 0) {
+    if (wrong > 0)
         health_say(out, HEALTH_BAD, "GPUGEMM_WRONG",
                    "%lld elements of a product are wrong", (long long)wrong);
-    }
     return rc;
 }
 
@@ -185,11 +184,10 @@ static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
         span_s = clock_now() - start;
     } while (span_s < test->probe->seconds);
     out->values[0] = 2 * side * side * side * products / span_s / 1e12;
-    if (wrong > 0) {
+    if (wrong > 0)
         health_say(out, HEALTH_BAD, "GPUGEMM_WRONG",
                    "%llu words differ from the first product",
                    (unsigned long long)wrong);
-    }
     return ERR_OK;
 }
 

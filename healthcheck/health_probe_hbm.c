@@ -59,10 +59,9 @@ static enum err hbm_one(const struct health_probe *probe, int number,
         wrong += now;
     }
     out->values[1] = 2 * (double)half / 1073741824.0;
-    if (wrong > 0) {
+    if (wrong > 0)
         health_say(out, HEALTH_BAD, "HBM_WRONG", "%llu words of its memory lie",
                    (unsigned long long)wrong);
-    }
 out:
     health_probe_close(&gpu);
     return rc;

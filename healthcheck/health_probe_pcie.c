@@ -51,11 +51,10 @@ static enum err pcie_look(const struct health_probe *probe,
     TRY_OUT(gpu->memory->wait(gpu->ctx.stream));
     if (looked == ERR_OK && !hidden && out->state == HEALTH_OK &&
         s.generation > 0 && s.width > 0 &&
-        (s.generation < s.generation_max || s.width < s.width_max)) {
+        (s.generation < s.generation_max || s.width < s.width_max))
         health_say(out, HEALTH_BAD, "PCIE_LINK",
                    "PCIe generation %d x%d under load, of %d x%d", s.generation,
                    s.width, s.generation_max, s.width_max);
-    }
 out:
     health_nvml_close(&nvml);
     return rc;
@@ -89,11 +88,10 @@ static enum err pcie_one(const struct health_probe *probe, int number,
     TRY_OUT(gpu.gpus->wrong(&gpu.ctx, words, PCIE_SEED, words_there,
                             (uint64_t *)(void *)gpu.counts.base));
     TRY_OUT(health_probe_counted(&gpu, &wrong));
-    if (wrong > 0) {
+    if (wrong > 0)
         health_say(out, HEALTH_BAD, "PCIE_WRONG",
                    "%llu words changed on the way to the host and back",
                    (unsigned long long)wrong);
-    }
     TRY_OUT(pcie_look(probe, &gpu, bytes, out));
 out:
     health_probe_close(&gpu);

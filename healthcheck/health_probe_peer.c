@@ -76,11 +76,10 @@ static enum err peer_pair(struct peer_probe *test, int from, int to)
                        (uint64_t *)(void *)b->counts.base));
     TRY(health_probe_counted(b, &wrong));
     struct health_measure *m = &test->measures[from];
-    if (wrong > 0 && m->state == HEALTH_OK) {
+    if (wrong > 0 && m->state == HEALTH_OK)
         health_say(m, HEALTH_BAD, "PEER_WRONG",
                    "%llu words changed on the way to %d",
                    (unsigned long long)wrong, to);
-    }
     return ERR_OK;
 }
 

@@ -8,7 +8,6 @@
 #include "src/base/arena.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 

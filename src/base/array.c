@@ -4,7 +4,6 @@
 #include "src/base/array.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

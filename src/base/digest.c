@@ -6,7 +6,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

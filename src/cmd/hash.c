@@ -6,7 +6,6 @@
  * in all of these ways. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"

@@ -10,7 +10,6 @@
 #include "src/formats/weights_sums.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -93,8 +93,7 @@ static enum err check_sample(const struct generate_args *args)
         return err_set(ERR_USAGE, "--greedy draws nothing: leave it out, or "
                                   "the other options of sampling");
     generate_args_sample(args, NULL, &sample_options_default, &sample);
-    enum err rc = sample_check(&sample);
-    return rc == ERR_OK ? rc : err_prefix(rc, "options of sampling");
+    return err_prefix(sample_check(&sample), "options of sampling");
 }
 
 static enum err check_generate(const struct generate_args *args)

@@ -3,7 +3,6 @@
  * continuation is the same on any number of ranks. All of it is collective. */
 #pragma once
 
-#include "src/base/array.h"
 #include "src/generate/generate_engine.h"
 
 bool generate_ranks_first(const struct generate_engine *engine);

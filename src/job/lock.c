@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,13 +307,11 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
     TRY_OUT(lock_write_temporary(lock, &temporary));
     for (int round = 0; round < LOCK_ROUNDS_MAX && !won; round++)
         TRY_OUT(lock_round(lock, temporary, &won));
-    if (!won) {
-        rc = err_set(ERR_BUSY,
-                     "%s changes all the time; how many jobs were "
-                     "started on this run?",
-                     lock->path);
-        goto out;
-    }
+    if (!won)
+        TRY_OUT(err_set(ERR_BUSY,
+                        "%s changes all the time; how many jobs were "
+                        "started on this run?",
+                        lock->path));
     TRY_OUT(fsio_fsync_dir(run_dir));
 out:
     if (temporary >= 0) {

@@ -4,7 +4,6 @@
  * jobs/tessera.conf says what each of them is for. Pure functions. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define NODE_SITE_TEXT 512

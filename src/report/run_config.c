@@ -4,7 +4,6 @@
  * able to include another one. Commands and options of plug-ins stay out, for
  * what is read here goes into pages that people pass on. */
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/base/fsio.h"
 #include "src/tracking/tracking_http.h"
 #include "src/tracking/tracking_sink.h"
 

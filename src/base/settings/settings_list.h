@@ -21,8 +21,6 @@
  *   mean 'half_life'? */
 #pragma once
 
-#include <stddef.h>
-
 #include "src/base/err.h"
 #include "src/base/settings/settings.h"
 

@@ -244,8 +244,8 @@ static enum err settings_value_path(const struct setting *setting,
         memcpy(out->text, text, strlen(text));
         return ERR_OK;
     }
-    enum err rc = settings_join(folder, text, out->text);
-    return rc == ERR_OK ? rc : err_prefix(rc, "%s: '%s'", place, setting->key);
+    return err_prefix(settings_join(folder, text, out->text), "%s: '%s'", place,
+                      setting->key);
 }
 
 enum err settings_value_string(const struct setting *setting, const char *text,

@@ -63,10 +63,8 @@ static enum err codec_unpack_stream(const struct codec *codec, const char *from,
     TRY_OUT(codec_reader_open(codec, from, fd, NULL, 0, &reader));
     while (filled == CODEC_UNPACK_BYTES) {
         TRY_OUT(codec_unpack_fill(reader, piece, &filled));
-        if ((int64_t)filled > bytes - done) {
-            rc = codec_unpack_size(from, bytes, true);
-            goto out;
-        }
+        if ((int64_t)filled > bytes - done)
+            TRY_OUT(codec_unpack_size(from, bytes, true));
         TRY_OUT(codec_unpack_put(to, piece, filled, done));
         done += (int64_t)filled;
     }

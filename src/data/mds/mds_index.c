@@ -18,7 +18,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "src/data/mds/mds_layout.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* MDS as a format of data sets (src/data/set/dataset_format.h). How its index,
  * its shards and their samples are found and read is known to mds_index.c,
  * mds_shards.c and mds.c; here is what a data set is asked, in their words. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,7 +17,6 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 #include "src/data/codec/codec.h"
 #include "src/data/remote/cache.h"
@@ -42,8 +41,7 @@ static enum err mds_cache_look(const char *folder,
     const struct codec *codec = NULL;
     TRY(fsio_path(path, "%s/%s", folder, files->zip.name));
     TRY(mds_check_size(path, files->zip.bytes));
-    enum err rc = codec_find(files->compression, &codec);
-    return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
+    return err_prefix(codec_find(files->compression, &codec), "%s", path);
 }
 
 /* A cache for a folder that has such a shard; NULL where it has none. To the

@@ -15,7 +15,6 @@
 #include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/mds/mds_shards.h"
-#include "src/data/mds/mds_index.h"
 #include "src/text/unicode.h"
 
 /* Digits of a number that is written as text; Python converts no more. */

@@ -8,7 +8,6 @@
  * the page before a byte is touched, so that none of them is believed. */
 #include "src/data/parquet/parquet_impl.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

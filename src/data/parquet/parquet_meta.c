@@ -8,8 +8,6 @@
 #include "src/data/parquet/parquet_impl.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fsio.h"

@@ -86,13 +86,11 @@ static enum err tokenize_check_inputs(const struct tokenize_job *job)
         const char *path = job->inputs.file[i].path;
         file = realpath(path, NULL);
         if (file != NULL && strncmp(file, out, length) == 0 &&
-            file[length] == '/') {
-            rc = err_set(ERR_USAGE,
-                         "%s lies in %s, which would be replaced; choose "
-                         "another --out",
-                         path, job->options->out);
-            goto out;
-        }
+            file[length] == '/')
+            TRY_OUT(err_set(ERR_USAGE,
+                            "%s lies in %s, which would be replaced; choose "
+                            "another --out",
+                            path, job->options->out));
         free(file);
         file = NULL;
     }

@@ -7,7 +7,6 @@
  * thread. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"

@@ -1,7 +1,6 @@
 /* Whether the index that a cache has is still the address's own: asked once by each
  * who comes, by fetching it again, for no other answer is the same of all schemes. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

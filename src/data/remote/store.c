@@ -26,13 +26,11 @@ enum err store_open(const char *url, const struct store_options *options,
     for (size_t s = 0; s < STORE_SCHEME_COUNT && scheme == NULL; s++)
         if (strcmp(store_schemes[s]->name, store->url.scheme) == 0)
             scheme = store_schemes[s];
-    if (scheme == NULL) {
-        rc = err_set(ERR_USAGE,
-                     "%s: there is no '%s://'; give a folder, or an address "
-                     "with file://, http://, https:// or s3://",
-                     url, store->url.scheme);
-        goto out;
-    }
+    if (scheme == NULL)
+        TRY_OUT(err_set(ERR_USAGE,
+                        "%s: there is no '%s://'; give a folder, or an address "
+                        "with file://, http://, https:// or s3://",
+                        url, store->url.scheme));
     store->scheme = scheme;
     TRY_OUT(scheme->open(store));
     if (scheme->request != NULL)

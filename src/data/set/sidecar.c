@@ -129,14 +129,12 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
     json_error_t problem;
     *out = (struct sidecar){ .eos_token = -1, .bos_token = -1 };
     TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
-    if (!fsio_exists(path)) {
-        rc = err_set(ERR_DATA,
-                     "%s: no such file, so the vocabulary is unknown; make "
-                     "it with: tessera-data adopt --vocab-size N "
-                     "--tokenizer NAME --eos-token-id N %s",
-                     path, folder);
-        goto out;
-    }
+    if (!fsio_exists(path))
+        TRY_OUT(err_set(ERR_DATA,
+                        "%s: no such file, so the vocabulary is unknown; make "
+                        "it with: tessera-data adopt --vocab-size N "
+                        "--tokenizer NAME --eos-token-id N %s",
+                        path, folder));
     TRY_OUT(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
     root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL)

@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/formats/gguf/gguf_impl.h"
 

@@ -13,7 +13,6 @@
 #include "src/text/tokenizer/bpe_train.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 /* instead of a pattern: digits one by one */

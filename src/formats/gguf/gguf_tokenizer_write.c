@@ -172,8 +172,7 @@ enum err gguf_tokenizer_write(struct gguf_writer *writer,
     TRY_OUT(new_zeroed(&texts.type, (size_t)from->rows));
     rc = jsontext_object(from->tokenizer, from->bytes, JSON_REJECT_DUPLICATES,
                          &root);
-    if (rc != ERR_OK)
-        TRY_OUT(err_prefix(rc, "tokenizer.json"));
+    TRY_OUT(err_prefix(rc, "tokenizer.json"));
     TRY_OUT(write_all(writer, root, from, &texts));
 out:
     json_decref(root);

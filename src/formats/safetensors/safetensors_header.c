@@ -158,8 +158,7 @@ static enum err add_entry(struct safetensors *set, int file,
     TRY_OUT(new_text(&name, key));
     rc = read_entry(json_object_get(object, key), shard->bytes - shard->data,
                     &tensor);
-    if (rc != ERR_OK)
-        TRY_OUT(err_prefix(rc, "tensor '%.200s'", key));
+    TRY_OUT(err_prefix(rc, "tensor '%.200s'", key));
     tensor.name = name;
     /* from the file's beginning from here on */
     tensor.offset += shard->data;

@@ -49,8 +49,8 @@ enum err chat_eval_printed(struct chat_scope *scope,
                            struct chat_value *out)
 {
     assert(node != NULL);
-    enum err rc = chat_value_text(scope->memory, value, out);
-    return rc == ERR_OK ? rc : err_prefix(rc, "line %d", node->line);
+    return err_prefix(chat_value_text(scope->memory, value, out), "line %d",
+                      node->line);
 }
 
 static enum err chat_eval_items_of(struct chat_scope *scope,

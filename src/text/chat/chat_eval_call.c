@@ -58,9 +58,9 @@ static enum err call_tojson(struct chat_eval_arguments *arguments,
     if (indent > 64)
         return err_set(ERR_DATA, "line %d: 'tojson' with %lld blanks",
                        arguments->node->line, (long long)indent);
-    enum err rc = chat_value_print(arguments->scope->memory, &value[0], true,
-                                   indent, out);
-    return rc == ERR_OK ? rc : err_prefix(rc, "line %d", arguments->node->line);
+    return err_prefix(chat_value_print(arguments->scope->memory, &value[0],
+                                       true, indent, out),
+                      "line %d", arguments->node->line);
 }
 
 static enum err call_raise(struct chat_eval_arguments *arguments,

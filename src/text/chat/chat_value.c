@@ -21,7 +21,6 @@
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/array.h"
 

@@ -10,7 +10,6 @@
 #include "src/text/tokenizer/sentencepiece.h"
 
 #include <assert.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * Nothing that a command does, or fails to do, comes back to the run. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"

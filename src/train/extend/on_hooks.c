@@ -12,7 +12,6 @@
  * (hook_runner.c), and only the end of a run waits for it. */
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/base/jsontext.h"

@@ -3,7 +3,6 @@
 #include "src/train/listeners/spike_budget.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "src/base/clean.h"

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/data/set/dataset.h"
 #include "src/train/extend/plugin_host.h"
 
 struct facts {
