@@ -4,7 +4,6 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/local/ckpt_xor.h"
 #include "src/parallel/owner.h"
-#include "src/parallel/shard.h"
 #include "src/formats/weights.h"
 #include "tests/tap.h"
 
@@ -20,11 +19,9 @@ static struct memory_plan plan_of(const struct memory_plan_input *input)
 static int64_t own_most(const struct params *params, int ranks, bool far)
 {
     struct owner *owner = NULL;
-    if (!far || ranks == 1)
-        return params->elements -
-               shard_begin(params->elements, ranks - 1, ranks);
-    tap_ok(owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks, 1, 1,
-                        &owner) == ERR_OK,
+    enum owner_cut cut = far && ranks > 1 ? OWNER_CUT_JOINED : OWNER_CUT_FLAT;
+    tap_ok(owner_create(params, cut, OWNER_LARGEST, ranks, 1, 1, &owner) ==
+               ERR_OK,
            "its owners");
     int64_t own = owner->own;
     owner_destroy(owner);

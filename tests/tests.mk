@@ -145,7 +145,7 @@ $(B)/growth/%.o: $(B)/src/comm/%.o
 	@mkdir -p $(@D)
 	$(Q)objcopy --weaken $< $@
 
-$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(STUBBED) $(B)/src/base/timeline.o
+$(B)/tests/test_ckpt_plan $(B)/tests/test_replica_nodes: $(B)/tests/growth/stub_comm.o $(STUBBED) $(B)/src/base/timeline.o
 $(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(STUBBED) $(B)/src/base/timeline.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 

@@ -71,6 +71,43 @@ int64_t owner_longest(const struct owner *owner, int block)
            owner_begin(owner, block, owner->ranks - 1);
 }
 
+/* The last one that begins there or before: any others are empty. */
+int owner_block_at(const struct owner *owner, int64_t element)
+{
+    int block = 0;
+    for (int end = owner->block_count; end - block > 1;) {
+        int middle = block + (end - block) / 2;
+        if (owner->blocks[middle].offset <= element)
+            block = middle;
+        else
+            end = middle;
+    }
+    return block;
+}
+
+/* One block, the model's, or as few of these together as have enough; so has what is
+ * left then. */
+static void list_blocks(struct owner *owner, const struct params *params,
+                        enum owner_cut cut)
+{
+    const struct param_block all = { .elements = params->elements };
+    bool one = cut < OWNER_CUT_BLOCKS;
+    int count = one ? 1 : params->block_count;
+    int64_t enough =
+        cut == OWNER_CUT_JOINED ? (int64_t)owner->ranks * KERNEL_CHUNK : 0;
+    struct owner_block *to = NULL;
+    for (int b = 0; b < count; b++) {
+        const struct param_block *from = one ? &all : &params->blocks[b];
+        if (to == NULL || (to->elements >= enough &&
+                           params->elements - from->offset >= enough)) {
+            to = &owner->blocks[owner->block_count++];
+            to->offset = from->offset;
+        }
+        to->elements += from->elements;
+        to->parts += from->elements > 0;
+    }
+}
+
 static void cut_block(struct owner *owner, int block)
 {
     struct owner_block *b = &owner->blocks[block];
@@ -129,14 +166,13 @@ enum err owner_create_rows(const struct params *params, enum owner_cut cut,
                            int row, struct owner **out)
 {
     enum err rc = ERR_OK;
-    bool by_block = cut == OWNER_CUT_BLOCKS;
     assert(degree >= 1 && ranks % degree == 0);
     assert(expert_degree >= 1 && ranks % expert_degree == 0);
+    assert(expert_degree == 1 || cut == OWNER_CUT_BLOCKS);
     assert(row >= 1 && ranks % row == 0);
-    int count = by_block ? params->block_count : 1;
     struct owner *owner = NULL;
     TRY(new_zeroed(&owner, 1));
-    TRY_OUT(new_zeroed(&owner->blocks, (size_t)count));
+    TRY_OUT(new_zeroed(&owner->blocks, (size_t)params->block_count + 1));
     if (cut == OWNER_CUT_WHOLE)
         TRY_OUT(new_zeroed(&owner->cut, (size_t)ranks + 1));
     if (owner->cut != NULL)
@@ -144,25 +180,22 @@ enum err owner_create_rows(const struct params *params, enum owner_cut cut,
     owner->ranks = ranks;
     owner->degree = degree;
     owner->expert_degree = expert_degree;
-    owner->row = by_block ? row : 1;
+    owner->row = cut >= OWNER_CUT_BLOCKS ? row : 1;
     if (owner->row > 1)
         TRY_OUT(new_zeroed(&owner->messages,
                            6 * (size_t)row + 2 * (size_t)(ranks / row)));
-    owner->block_count = count;
-    for (int b = 0; b < count; b++) {
+    list_blocks(owner, params, cut);
+    for (int b = 0; b < owner->block_count; b++) {
         struct owner_block *block = &owner->blocks[b];
-        block->offset = by_block ? params->blocks[b].offset : 0;
-        block->elements =
-            by_block ? params->blocks[b].elements : params->elements;
-        block->apart = by_block && expert_degree > 1 &&
-                       params->blocks[b].kind == PARAM_BLOCK_EXPERTS;
+        block->apart =
+            expert_degree > 1 && params->blocks[b].kind == PARAM_BLOCK_EXPERTS;
         block->degree = block->apart ? expert_degree : degree;
         for (int before = b - 1; before >= 0 && block->turn == 0; before--)
             if (owner->blocks[before].elements == block->elements)
                 block->turn = owner->blocks[before].turn + 1;
     }
     owner->rank = rank == OWNER_LARGEST ? largest(owner) : rank;
-    for (int b = 0; b < count; b++)
+    for (int b = 0; b < owner->block_count; b++)
         cut_block(owner, b);
     assert(owner->elements == params->elements);
 out:

@@ -7,7 +7,8 @@
  * its shard; the partition that it updates lies within, and the partitions of the ranks
  * with the same shard, one of each group, make up the shard. What a rank owns
  * of all blocks lies packed, block after block. Without blocks the whole space
- * is cut as if it were one, or so that every tensor is one rank's.
+ * is cut as if it were one, or so that every tensor is one rank's. Small blocks may
+ * be joined: one of the owner's is then several neighbours of the model's.
  *
  * Experts may lie apart: with an expert degree above 1 their blocks have that
  * degree, whatever the others have, and a shard is whole experts, which stay
@@ -27,6 +28,7 @@
 struct owner_block {
     int64_t offset, elements; /* of the block */
     int degree;               /* ranks of a shard group */
+    int parts;                /* blocks of the model in it that train */
     int turn;                 /* blocks as long as it before it */
     bool apart;               /* experts that are never gathered */
     int64_t begin, end, at;
@@ -50,7 +52,8 @@ struct owner {
 enum owner_cut {
     OWNER_CUT_FLAT,  /* the whole space */
     OWNER_CUT_WHOLE, /* the whole space, each tensor one rank's */
-    OWNER_CUT_BLOCKS
+    OWNER_CUT_BLOCKS,
+    OWNER_CUT_JOINED /* blocks, as many together as have a chunk for each rank */
 };
 
 #define OWNER_LARGEST (-1) /* as rank: one that owns most */
@@ -78,6 +81,8 @@ static inline bool owner_columns(const struct owner *owner)
  * chunks the last partition is the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);
 int64_t owner_longest(const struct owner *owner, int block);
+/* The block in which this element of the flat space is. */
+int owner_block_at(const struct owner *owner, int64_t element);
 
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */

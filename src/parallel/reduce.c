@@ -139,8 +139,8 @@ static void layout_tables(struct reduce *reduce, struct arena *arena)
         arena, (size_t)(reduce->ranks + 1) * sizeof *reduce->first_partial);
     reduce->requests =
         arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
-    reduce->complete =
-        arena_take(arena, (size_t)reduce->pieces * sizeof *reduce->complete);
+    reduce->missing =
+        arena_take(arena, (size_t)reduce->pieces * sizeof *reduce->missing);
 }
 
 static void layout(struct reduce *reduce, struct arena *arena)
@@ -322,8 +322,8 @@ void reduce_begin(struct reduce *reduce, bool everywhere)
            reduce->back == NO_PIECE);
     reduce->everywhere = everywhere;
     reduce->next = reduce->pieces - 1;
-    memset(reduce->complete, 0,
-           (size_t)reduce->pieces * sizeof *reduce->complete);
+    for (int p = 0; p < reduce->pieces && reduce->pieces > 1; p++)
+        reduce->missing[p] = reduce->owner->blocks[p].parts;
     reduce->nodes.depth = 0;
     reduce->slot = shard_slot_begin(reduce->rank, reduce->ranks, reduce->slots);
     reduce->lent = false;

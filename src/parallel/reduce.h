@@ -10,10 +10,10 @@
  * kernels->accumulate and add, so that the sum has the same bits for 1 rank or
  * `slots` ranks.
  *
- * The arena may have several pieces, blocks of a model, each cut for all ranks: then a
- * piece is exchanged while backward goes on with those before it, in the rank's last
- * leaf. The pieces go from the last one to the first. Of a leaf that fails the sum is garbage,
- * and the exchange is the same.
+ * The arena may have several pieces, blocks of a model or some of them together, each
+ * cut for all ranks: then a piece is exchanged while backward goes on with those before
+ * it, in the rank's last leaf. The pieces go from the last one to the first. Of a leaf
+ * that fails the sum is garbage, and the exchange is the same.
  *
  * Memory: as many gradient buffers of the whole arena as the stack of this rank
  * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
@@ -74,8 +74,9 @@ void reduce_begin(struct reduce *reduce, bool everywhere);
 float *reduce_slot(struct reduce *reduce);
 /* Which of the rank's arenas it is, while it is lent. */
 int reduce_lent(const struct reduce *reduce);
-/* In the rank's last slot: nothing more is added to this piece of it, which goes on
- * its way as soon as the pieces behind it have. Of several pieces it is collective, in the
+/* In the rank's last slot: nothing more is added to one of the model's blocks in this
+ * piece of it, which goes on its way when that is said of all of them and as soon as the
+ * pieces behind it have. Of several pieces it is collective, in the
  * order of pieces; who leaves some out begins them in reduce_slot_done(). */
 enum err reduce_piece_done(struct reduce *reduce, int piece);
 /* Lets what is on its way go on; after the call of a piece. */

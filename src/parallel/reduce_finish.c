@@ -251,7 +251,7 @@ static enum err leave_stacks(struct reduce *reduce)
 {
     struct comm_request *node, *all;
     bool far = reduce->plan.received > 0;
-    if (reduce->window == NULL)
+    if (reduce->alone)
         return ERR_OK;
     TRY(comm_window_start_meet(reduce->window, &node));
     if (far)
@@ -352,7 +352,7 @@ static enum err begin_pieces(struct reduce *reduce)
         const struct owner_block *b = &reduce->owner->blocks[reduce->next];
         if (b->elements == 0) /* nothing of it trains */
             continue;
-        if (!reduce->complete[reduce->next])
+        if (reduce->missing[reduce->next] > 0)
             break;
         TRY(reduce_combine(reduce, b->offset, b->elements, &nodes));
         TRY(move_on(reduce, reduce->next));
@@ -367,15 +367,14 @@ enum err reduce_piece_done(struct reduce *reduce, int piece)
            shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
     if (reduce->pieces == 1)
         return ERR_OK;
-    assert(!reduce->complete[piece]);
-    reduce->complete[piece] = true;
-    return begin_pieces(reduce);
+    assert(reduce->missing[piece] > 0);
+    return --reduce->missing[piece] > 0 ? ERR_OK : begin_pieces(reduce);
 }
 
 enum err reduce_end_pieces(struct reduce *reduce)
 {
-    memset(reduce->complete, true,
-           (size_t)reduce->pieces * sizeof *reduce->complete);
+    memset(reduce->missing, 0,
+           (size_t)reduce->pieces * sizeof *reduce->missing);
     TRY(begin_pieces(reduce));
     while (reduce->meets != NO_PIECE || reduce->travels != NO_PIECE ||
            reduce->back != NO_PIECE)

@@ -55,8 +55,8 @@ struct reduce {
     bool everywhere; /* the total is for all ranks */
     bool alone;      /* no rank sees another's stack */
     /* where there are several pieces */
-    bool *complete; /* [pieces] in this rank's last slot */
-    int next;       /* to begin */
+    int *missing; /* [pieces] blocks not done in this rank's last slot */
+    int next;     /* to begin */
     /* on their way; NO_PIECE: none. In the node all have it, between nodes and, of a
      * total for all ranks, back. */
     int meets, travels, back;

@@ -137,7 +137,7 @@ static enum owner_cut cut_of(const struct replica *replica)
         return OWNER_CUT_FLAT;
     if (spans_whole(&input) != NULL)
         return OWNER_CUT_WHOLE;
-    return replica_in_pieces(replica) ? OWNER_CUT_BLOCKS : OWNER_CUT_FLAT;
+    return replica_in_pieces(replica) ? OWNER_CUT_JOINED : OWNER_CUT_FLAT;
 }
 
 static enum err cut_pieces(struct replica *replica, int rank, int ranks)
@@ -145,7 +145,7 @@ static enum err cut_pieces(struct replica *replica, int rank, int ranks)
     replica->pieces = replica->owner;
     if (!replica_is_ddp(replica) || !replica_in_pieces(replica))
         return ERR_OK;
-    return owner_create(replica->params, OWNER_CUT_BLOCKS, rank, ranks, 1, 1,
+    return owner_create(replica->params, OWNER_CUT_JOINED, rank, ranks, 1, 1,
                         &replica->pieces);
 }
 

@@ -130,10 +130,10 @@ static enum err whole_done(void *arg, int block)
         TRY(replica->kernels->accumulate(replica->ctx, DTYPE_F32, b->elements,
                                          leaf,
                                          replica->slot_gradient + b->offset));
-    return replica->sends
-               ? replica_sent(replica,
-                              reduce_piece_done(replica->reduce, block))
-               : ERR_OK;
+    if (!replica->sends)
+        return ERR_OK;
+    int piece = owner_block_at(replica->pieces, b->offset);
+    return replica_sent(replica, reduce_piece_done(replica->reduce, piece));
 }
 
 /* In which of the sum's buffers the slot's gradient is, whether it begins, and

@@ -94,8 +94,8 @@ static inline float *replica_gradient_at(const struct replica *replica,
            (replica->scatter != NULL ? b->at + (element - b->begin) : element);
 }
 
-/* Between nodes blocks are exchanged one by one under backward, also of who updates
- * everything, but on so many that each gets a message of few bytes from a block. */
+/* Between nodes blocks are exchanged one by one under backward, small ones together, also
+ * of who updates everything; on more nodes all at once, behind it. */
 #define BLOCK_NODES_MAX 64
 
 static inline bool replica_in_pieces(const struct replica *replica)

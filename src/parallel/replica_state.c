@@ -56,7 +56,7 @@ static int64_t within(int64_t element, const struct param *param)
 static struct ckpt_item *add_item(struct replica *replica, const char *prefix,
                                   const struct param *param, int64_t *first)
 {
-    int block = replica->owner->block_count > 1 ? param->block : 0;
+    int block = owner_block_at(replica->owner, param->offset);
     const struct owner_block *b = &replica->owner->blocks[block];
     struct ckpt_item *item = &replica->items[replica->item_count++];
     item->part.begin = within(b->begin, param);
@@ -77,7 +77,7 @@ static void list_plain(struct replica *replica, const char *prefix, int kept)
 {
     for (int p = 0; p < replica->params->count; p++) {
         const struct param *param = &replica->params->list[p];
-        int block = replica->owner->block_count > 1 ? param->block : 0;
+        int block = owner_block_at(replica->owner, param->offset);
         int64_t first, begin = replica->owner->blocks[block].begin;
         struct ckpt_item *item = add_item(replica, prefix, param, &first);
         if (first < 0 || replica->arena.base == NULL)

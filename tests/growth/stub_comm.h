@@ -13,8 +13,8 @@ struct stub_counts {
     int64_t bytes;    /* that this rank receives */
 };
 
-/* Writes what the other ranks bring to an all-gather: `number` of it since
- * stub_comm_others(), the buffer, each rank's place in it. */
+/* Writes what the other ranks bring to an all-gather or send in an all-to-all: `number`
+ * of it since stub_comm_others(), the buffer, each rank's place in it. */
 typedef void (*stub_others_fn)(void *arg, int number, char *data,
                                const size_t *bytes, const size_t *offsets);
 
