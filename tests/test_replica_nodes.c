@@ -12,7 +12,8 @@ static const struct {
               { 4, 3, 3 },
               { 6, 3, 2 },
               { 8, 3, 1 },
-              { BLOCK_NODES_MAX, 40, 2 } };
+              { BLOCK_NODES_MAX, 40, 2 },
+              { BLOCK_NODES_MAX + 1, 40, 1 } };
 
 static const struct owner *pieces;
 static const void *total; /* comes back there under ddp */
