@@ -17,6 +17,13 @@ reduces() {
     [ "$(grep -cE '^not ok|SKIP' "$DIR/tap")" = 0 ]
 }
 
+# nodes NUMBER: $DIR/on-node starts a rank on the node of this number, an expression
+nodes() {
+    printf '%s\n' '#!/bin/sh' "exec unshare --uts sh -c 'hostname node\$(($1))
+        exec \"\$@\"' sh \"\$@\"" >"$DIR/on-node"
+    chmod +x "$DIR/on-node"
+}
+
 @test "sums and weights on two nodes, of several ranks and of one" {
     for ranks in 2 3 4; do
         TESSERA_TEST_NODE_RANKS=2 reduces $ranks
@@ -41,11 +48,7 @@ reduces() {
     train 1 "$DIR/one"
     train 4 "$DIR/node"
     [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
-    # shellcheck disable=SC2016
-    printf '%s\n' '#!/bin/sh' \
-        'exec unshare --uts sh -c "hostname node\$((OMPI_COMM_WORLD_RANK / 2))
-            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
-    chmod +x "$DIR/on-node"
+    nodes 'OMPI_COMM_WORLD_RANK / 2'
     local command ranks strategy
     for ranks in 3 4; do
         for strategy in ddp zero1; do
@@ -55,7 +58,7 @@ reduces() {
         done
     done
     # each on a node of its own
-    sed -i 's: / 2: / 1:' "$DIR/on-node"
+    nodes OMPI_COMM_WORLD_RANK
     command_of 2 "$DIR/apart"
     "$MPIRUN" 2 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero1
     [ "$(digest "$DIR/apart")" = "$(digest "$DIR/one")" ]
@@ -63,11 +66,7 @@ reduces() {
 
 @test "neighbours that share weights on two nodes for no need are told" {
     make_data
-    # shellcheck disable=SC2016
-    printf '%s\n' '#!/bin/sh' \
-        'exec unshare --uts sh -c "hostname node\$(((OMPI_COMM_WORLD_RANK + NODES) / 4))
-            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
-    chmod +x "$DIR/on-node"
+    nodes '(OMPI_COMM_WORLD_RANK + NODES) / 4'
     local command
     for NODES in 3 2; do
         export NODES
@@ -84,11 +83,7 @@ reduces() {
 
 @test "weights are shared within uneven nodes by what divides them" {
     make_data
-    # shellcheck disable=SC2016
-    printf '%s\n' '#!/bin/sh' \
-        'exec unshare --uts sh -c "hostname node\$((OMPI_COMM_WORLD_RANK / 4))
-            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
-    chmod +x "$DIR/on-node"
+    nodes 'OMPI_COMM_WORLD_RANK / 4'
     local command
     command_of 6 "$DIR/uneven"
     "$MPIRUN" 6 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero3 \
