@@ -97,6 +97,9 @@ TABLE
     plan 0 model.preset=mpt-125m --ranks 8 --nodes 8 --json "${kept[@]}" \
         checkpoint.redundancy=xor
     [ $(($(value node_files) * 14 / $(value staging))) -eq 23 ]
+    # 2, 1, 1 and 1
+    plan 0 model.preset=mpt-125m --ranks 5 --nodes 4 --json "${kept[@]}"
+    [ $((2 * $(value node_files))) -eq $((5 * $(value staging))) ]
     plan 0 model.preset=mpt-125m --ranks 4 --json "${kept[@]}"
     [ "$(value node_files)" -eq "$(value staging)" ]
 }

@@ -239,6 +239,14 @@ static void test_near(const struct memory_plan_input *base)
                near.partial_sums == far.partial_sums,
            "others' sums are mapped: %zu KiB, in messages %zu KiB",
            near.comm >> 10, far.comm >> 10);
+    input.ranks = 6;
+    input.node_ranks = 3;
+    near = plan_of(&input);
+    input.uneven = 2;
+    for (input.node_ranks = 4; input.node_ranks > 0; input.node_ranks -= 2)
+        tap_is_int((int64_t)plan_of(&input).total, (int64_t)near.total,
+                   "4 and 2 ranks, seen by the %d: as 3 and 3",
+                   input.node_ranks);
 }
 
 /* A copy of large tensors is written from where it lies, small ones by way of

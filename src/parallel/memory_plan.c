@@ -148,7 +148,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     struct replica_bytes replica;
     assert(input->ranks >= 1);
     state.adds_once = input->kernels->adds_once;
-    state.node_ranks = input->uneven ? 0 : input->node_ranks;
+    state.node_ranks = input->node_ranks;
+    state.uneven = input->uneven;
     state.near =
         (input->node_ranks == 0 || input->node_ranks >= input->ranks) &&
         !input->kernels->memory->device;

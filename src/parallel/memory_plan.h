@@ -34,7 +34,7 @@ struct memory_plan_input {
     struct replica_options replica;
     int ranks;
     int node_ranks;    /* of them on the node with most; 0: all */
-    bool uneven;       /* not on all nodes: exchanges have no levels */
+    int uneven;        /* nodes, where not all have so many; else 0 */
     int prefetch;      /* microbatches of tokens beside the one at work */
     size_t order;      /* bytes of the sample order */
     size_t indexes;    /* and of indexes, which the ranks of a node share */

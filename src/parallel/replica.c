@@ -149,15 +149,19 @@ static enum err cut_pieces(struct replica *replica, int rank, int ranks)
                         &replica->pieces);
 }
 
-/* For a plan; of nodes that are not alike levels do not count (topology_row()). */
+/* For a plan; the last node has the rest. Where nodes are not alike no more than their
+ * number counts (topology_row()). */
 static enum err describe_nodes(struct replica *replica, int ranks)
 {
-    int each = replica->options.node_ranks;
-    bool even = each > 0 && ranks % each == 0;
-    int nodes = even ? ranks / each : 1, *counts = NULL;
+    const struct replica_options *options = &replica->options;
+    bool uneven = options->uneven > 0 && options->uneven < ranks;
+    int each = options->node_ranks > 0 ? options->node_ranks : ranks;
+    each = uneven ? 1 : each;
+    int nodes = uneven ? options->uneven : (ranks - 1) / each + 1;
+    int *counts = NULL;
     TRY(new_zeroed(&counts, (size_t)nodes));
     for (int n = 0; n < nodes; n++)
-        counts[n] = ranks / nodes;
+        counts[n] = n + 1 < nodes ? each : ranks - n * each;
     enum err rc = topology_describe(counts, nodes, &replica->topology);
     free(counts);
     return rc;

@@ -108,6 +108,7 @@ struct replica_options {
                        * their way to another rank; not with `exact` */
     bool near;        /* for a plan: all ranks see each other's memory */
     int node_ranks;   /* for a plan: ranks of a node; 0: all are on one */
+    int uneven;       /* likewise: nodes, where not all have so many; else 0 */
     struct replica_kept kept[REPLICA_KEPT];
 };
 

@@ -135,7 +135,9 @@ static int parity_nodes(const struct train_settings *s,
 {
     if (s->checkpoint.local_dir[0] == '\0' || place->node_ranks == 0)
         return 0;
-    return (place->ranks + place->node_ranks - 1) / place->node_ranks;
+    return place->uneven > 0
+               ? place->uneven
+               : (place->ranks + place->node_ranks - 1) / place->node_ranks;
 }
 
 enum err train_memory_plan_with(const struct train_settings *settings,

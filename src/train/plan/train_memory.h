@@ -28,7 +28,7 @@ struct train_memory_place {
     int threads;    /* per rank */
     int ranks;      /* at most train_memory_ranks_max() */
     int node_ranks; /* of them on this node; 0: all */
-    bool uneven;    /* other nodes have other numbers of them */
+    int uneven;     /* nodes, where not all have so many; else 0 */
     /* neighbours of which no group is on two nodes; 0: node_ranks */
     int group_ranks;
     /* What there is for each rank: where tensors lie, on the host beside a

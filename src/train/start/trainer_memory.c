@@ -42,7 +42,7 @@ static enum err measure_place(struct run *run)
     assert(sharing > 0 && run->engine.place.ranks == 0);
     TRY(topology_create(run->comm, &t));
     int node_ranks = topology_count(t, t->node[run->rank]);
-    bool uneven = t->least != t->most;
+    int uneven = t->least != t->most ? t->nodes : 0;
     topology_destroy(t);
     size_t available = memory_available("");
     size_t space = memory_address_space();
