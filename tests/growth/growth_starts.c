@@ -58,6 +58,7 @@ static void tell_cut(const struct params *params, const struct owner *owner)
              (double)owner->own / mean, (double)longest / mean);
 }
 
+/* Sums in pieces by blocks, as on up to BLOCK_NODES_MAX nodes; on more they have one. */
 static bool exchanges_planned(int ranks, struct growth_cost *cost)
 {
     const struct params *params = growth_params("mpt-70b");
@@ -65,18 +66,21 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
                                        .leaves = 1,
                                        .own_leaves = 1 };
     struct reduce_bytes scattered = { 0 }, reduced = { 0 };
-    struct owner *owner = NULL;
+    struct owner *owner = NULL, *pieces = NULL;
     double begin_s = growth_clock();
     bool good = owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks,
-                             ranks, 1, &owner) == ERR_OK;
+                             ranks, 1, &owner) == ERR_OK &&
+                owner_create(params, OWNER_CUT_JOINED, OWNER_LARGEST, ranks, 1,
+                             1, &pieces) == ERR_OK &&
+                scatter_plan(params, owner, &options, &scattered) == ERR_OK;
     if (good)
-        good = scatter_plan(params, owner, &options, &scattered) == ERR_OK;
-    reduce_plan(params->elements, NULL, REDUCE_ANY_RANK, ranks, ranks,
-                &reduced);
+        reduce_plan(params->elements, pieces, REDUCE_ANY_RANK, ranks, ranks,
+                    &reduced);
     cost->seconds = growth_clock() - begin_s;
     if (good)
         tell_cut(params, owner);
     owner_destroy(owner);
+    owner_destroy(pieces);
     return good && scattered.total > 0 && reduced.total > 0;
 }
 
