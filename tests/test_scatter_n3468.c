@@ -47,25 +47,32 @@ static const struct batch {
     { 1, 9, 1, false }, { 13, 1, 3, false }, { 1, 1, 1, false },
 };
 
-/* Every leaf of a step, block by block from the last to the first. Sums are *total,
- * packed. */
-static enum err run_step(const struct world *world, struct scatter *scatter,
-                         const struct batch *batch, const float **total)
+/* Every leaf of a step, block by block from the last to the first; of experts that are
+ * apart the leaves of their group. Sums are *total, packed. */
+static enum err run_step(const struct world *world, const struct owner *owner,
+                         struct scatter *scatter, const struct batch *batch,
+                         const float **total)
 {
     const struct params *params = world->params;
     scatter_begin(scatter);
     for (int m = 0; m < scatter_microsteps(scatter); m++) {
-        int leaf = scatter_leaf(scatter, m);
         scatter_microstep(scatter, m);
         for (int b = params->block_count - 1; b >= 0; b--) {
-            const struct param_block *block = &params->blocks[b];
+            const struct owner_block *block = &owner->blocks[b];
+            int parts = block->apart ? block->degree : batch->own;
+            int first = block->apart ? owner->rank / parts * parts
+                                     : owner->rank * parts;
+            int leaf = m * owner->ranks * batch->own + first;
+            int64_t begin = block->apart ? block->shard_begin : block->offset;
+            int64_t end = block->apart ? block->shard_end
+                                       : block->offset + block->elements;
             float *gradient;
             TRY(scatter_gradient(scatter, b, false, &gradient));
-            for (int i = 0; leaf >= 0 && i < batch->own; i++)
-                for (int64_t e = 0; e < block->elements; e += 61)
-                    gradient[i * block->elements + e] =
+            for (int i = 0; i < parts; i++)
+                for (int64_t e = (begin + 60) / 61 * 61; e < end; e += 61)
+                    gradient[i * (end - begin) + e - begin] =
                         leaf + i < batch->slots * batch->leaves
-                            ? fixture_value(1, leaf + i, block->offset + e)
+                            ? fixture_value(1, leaf + i, e)
                             : 1e30f;
             TRY(scatter_done(scatter, b));
         }
@@ -98,7 +105,7 @@ struct both {
 };
 
 static enum err both_open(struct world *world, const struct layout *layout,
-                          const struct batch *batch, int degree,
+                          const struct batch *batch, int degree, int experts,
                           struct both *both)
 {
     const struct kernel_memory *memory = world->kernels->memory;
@@ -113,7 +120,7 @@ static enum err both_open(struct world *world, const struct layout *layout,
     TRY(topology_describe(layout->counts, count, &both->topology));
     TRY(owner_create(params, OWNER_CUT_BLOCKS, 0, 1, 1, 1, &both->whole));
     TRY(owner_create_rows(params, OWNER_CUT_BLOCKS, world->rank, world->ranks,
-                          degree, 1, topology_row(both->topology),
+                          degree, experts, topology_row(both->topology),
                           &both->owner));
     TRY(comm_tensors_create(world->self, memory, NULL, EXCHANGE_AUTO,
                             &both->self));
@@ -139,21 +146,37 @@ static void both_close(struct both *both)
     topology_destroy(both->topology);
 }
 
-/* Each node sends what is not its own in each microstep in which it has leaves. */
-static double least_between(const struct world *world, const struct both *both,
-                            const struct batch *batch)
+/* What has all of the block: a node, or a group that is on several. */
+static int unit_of(const struct both *both, int block)
 {
-    const struct topology *t = both->topology;
-    int64_t turn = (int64_t)world->ranks * batch->own;
+    int row = topology_row(both->topology);
+    const struct owner_block *b = &both->owner->blocks[block];
+    return b->apart && b->degree > row ? b->degree : row;
+}
+
+/* Each node sends what is not its own in each microstep in which it has leaves. */
+static double least_between(const struct both *both, const struct batch *batch)
+{
+    const struct owner *owner = both->owner;
     int microsteps = scatter_microsteps(both->scatter);
-    int64_t last =
-        (int64_t)batch->slots * batch->leaves - (microsteps - 1) * turn;
+    int turn = owner->ranks * batch->own;
+    int last = batch->slots * batch->leaves - (microsteps - 1) * turn;
     double least = 0.0;
-    for (int n = 0; n < t->nodes; n++)
-        least += 4.0 * (double)world->params->elements *
-                 (1.0 - 1.0 / t->nodes) *
-                 (microsteps - (last <= (int64_t)t->first[n] * batch->own));
+    for (int b = 0; b < owner->block_count; b++) {
+        int unit = unit_of(both, b);
+        for (int rank = 0; rank < owner->ranks; rank += unit)
+            least += 4.0 * (double)owner->blocks[b].elements *
+                     (1.0 - (double)unit / owner->ranks) *
+                     (microsteps - (last <= rank * batch->own));
+    }
     return least;
+}
+
+/* Experts' groups and nodes lie in each other. */
+static bool even(const struct both *both)
+{
+    int row = topology_row(both->topology), of = both->owner->expert_degree;
+    return row > 1 && (row % of == 0 || of % row == 0);
 }
 
 static enum err run_gather(const struct both *both, int block,
@@ -165,62 +188,68 @@ static enum err run_gather(const struct both *both, int block,
     return comm_tensors_wait(request, 0.0);
 }
 
-/* Every block's partitions, to all ranks: those of one shard, or of none. */
+/* Every block's partitions, to all ranks that have them: those of one shard, or of none,
+ * or of some experts. */
 static enum err gather_blocks(const struct both *both, enum owner_group group,
-                              bool *same)
+                              int64_t *least, bool *same)
 {
     enum err rc = ERR_OK;
     for (int b = 0; b < both->owner->block_count && rc == ERR_OK; b++) {
         const struct owner_block *block = &both->owner->blocks[b];
         float *data = calloc((size_t)block->elements, sizeof *data);
         enum owner_group begin = owner_gather_begin(both->owner, b, group);
+        int64_t from = block->apart ? block->shard_begin : block->offset;
+        int64_t end =
+            block->apart ? block->shard_end : block->offset + block->elements;
+        *least +=
+            4 * block->elements * (both->owner->ranks / unit_of(both, b) - 1);
         for (int64_t e = block->begin; e < block->end; e++)
             data[e - block->offset] = (float)(1 + e % 4194304);
         rc = run_gather(both, b, begin, data);
         if (begin == OWNER_FAR && rc == ERR_OK)
             rc = run_gather(both, b, OWNER_NODE, data);
-        for (int64_t e = 0; e < block->elements; e++)
+        for (int64_t e = from; e < end; e++)
             *same =
-                *same && data[e] == (float)(1 + (block->offset + e) % 4194304);
+                *same && data[e - block->offset] == (float)(1 + e % 4194304);
         free(data);
     }
     return rc;
 }
 
 static void test_gather(struct world *world, const struct layout *layout,
-                        int degree)
+                        int degree, int experts)
 {
     enum err rc = ERR_OK;
     struct both both = { 0 };
+    int64_t least = 0;
     bool same = true;
-    TRY_OUT(both_open(world, layout, &batches[0], degree, &both));
+    TRY_OUT(both_open(world, layout, &batches[0], degree, experts, &both));
     nodes = both.topology;
     between = 0;
-    rc = gather_blocks(
-        &both, degree == 1 ? OWNER_REPLICA_GROUP : OWNER_SHARD_GROUP, &same);
+    rc = gather_blocks(&both,
+                       degree == 1 ? OWNER_REPLICA_GROUP : OWNER_SHARD_GROUP,
+                       &least, &same);
     nodes = NULL;
     TRY_OUT(comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM));
 out:
     everywhere(world, rc == ERR_OK && same, "blocks gathered", layout->what);
-    if (rc == ERR_OK && topology_row(both.topology) > 1)
-        tap_ok(between ==
-                   4 * world->params->elements * (both.topology->nodes - 1),
-               "a node gets each partition once");
+    if (rc == ERR_OK && even(&both))
+        tap_ok(between == least, "a node gets each partition once");
     both_close(&both);
 }
 
 static void test_layout(struct world *world, const struct layout *layout,
-                        const struct batch *batch, int degree)
+                        const struct batch *batch, int degree, int experts)
 {
     enum err rc = ERR_OK;
     const float *all = NULL, *own = NULL;
     struct both both = { 0 };
     bool same = false;
-    TRY_OUT(both_open(world, layout, batch, degree, &both));
-    TRY_OUT(run_step(world, both.one, batch, &all));
+    TRY_OUT(both_open(world, layout, batch, degree, experts, &both));
+    TRY_OUT(run_step(world, both.whole, both.one, batch, &all));
     nodes = both.topology;
     between = 0;
-    TRY_OUT(run_step(world, both.scatter, batch, &own));
+    TRY_OUT(run_step(world, both.owner, both.scatter, batch, &own));
     nodes = NULL;
     same = same_sums(world, both.owner, own, all);
     TRY_OUT(comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM));
@@ -229,13 +258,16 @@ out:
                layout->what);
     if (rc == ERR_OK) {
         int row = topology_row(both.topology);
-        double least = least_between(world, &both, batch);
-        tap_note("%d x %d leaves, %d a rank, shards of %d: %.2f of the least "
-                 "between nodes, exchange %.2f of the flat one's",
-                 batch->slots, batch->leaves, batch->own, degree,
+        /* of nodes of one rank those with several leaves */
+        bool adds = row % 2 == 0 ||
+                    (batch->own == 2 && both.topology->nodes == world->ranks);
+        double least = least_between(&both, batch);
+        tap_note("%d x %d leaves, %d a rank, shards of %d, experts by %d: %.2f "
+                 "of the least between nodes, exchange %.2f of the flat one's",
+                 batch->slots, batch->leaves, batch->own, degree, experts,
                  least > 0.0 ? (double)between / least : 0.0,
                  (double)both.bytes.exchange / (double)both.flat.exchange);
-        if (row % 2 == 0 && batch->saves && layout->radix == 0)
+        if (adds && batch->saves && layout->radix == 0)
             tap_ok((double)between <= 1.1 * least,
                    "no more between nodes than must");
         if (row == 1)
@@ -256,10 +288,23 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (layouts[i].ranks != world.ranks)
             continue;
-        test_gather(&world, &layouts[i], world.ranks);
-        test_gather(&world, &layouts[i], 1);
+        test_gather(&world, &layouts[i], world.ranks, 1);
+        test_gather(&world, &layouts[i], 1, 1);
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
-            test_layout(&world, &layouts[i], &batches[b], degrees[b % 3]);
+            test_layout(&world, &layouts[i], &batches[b], degrees[b % 3], 1);
+    }
+    params_destroy(world.params);
+    make_model(&world, "moe-tiny", 2, 3000);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        for (int of = 2; of <= world.ranks; of *= 2) {
+            if (layouts[i].ranks != world.ranks || world.ranks % of > 0)
+                continue;
+            test_gather(&world, &layouts[i], 1, of);
+            for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+                if (batches[b].own == 1)
+                    test_layout(&world, &layouts[i], &batches[b],
+                                degrees[(b + i) % 3], of);
+        }
     }
     params_destroy(world.params);
     return close_world(&world);

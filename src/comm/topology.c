@@ -34,6 +34,17 @@ out:
     return new_or_none(rc, t, out, topology_destroy);
 }
 
+enum err topology_alike(int ranks, int each, struct topology **out)
+{
+    int nodes = ranks / each, *counts = NULL;
+    TRY(new_zeroed(&counts, (size_t)nodes));
+    for (int n = 0; n < nodes; n++)
+        counts[n] = each;
+    enum err rc = topology_describe(counts, nodes, out);
+    free(counts);
+    return rc;
+}
+
 enum err topology_create(const struct comm *comm, struct topology **out)
 {
     int *counts = NULL;

@@ -20,6 +20,8 @@ struct topology {
 enum err topology_create(const struct comm *comm, struct topology **out);
 /* counts[nodes]: ranks of each, at least 1, together at most INT_MAX. */
 enum err topology_describe(const int *counts, int nodes, struct topology **out);
+/* Nodes of `each` ranks, a divisor of them. */
+enum err topology_alike(int ranks, int each, struct topology **out);
 /* The first rank of the first group of `degree` neighbours that is on more nodes than so
  * many ranks must be; -1: there is none. */
 int topology_torn(const struct topology *topology, int degree);

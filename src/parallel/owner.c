@@ -223,13 +223,21 @@ static bool is_peer(const struct owner *owner, int block,
     return rank % degree == owner->rank % degree;
 }
 
+/* Ranks with the same experts are so many apart. */
+static int apart_by(const struct owner *owner, int block)
+{
+    return owner->blocks[block].apart ? owner->blocks[block].degree : 1;
+}
+
 enum owner_group owner_gather_begin(const struct owner *owner, int block,
                                     enum owner_group group)
 {
     const struct owner_block *b = &owner->blocks[block];
-    bool all =
-        group == OWNER_SHARD_GROUP ? b->degree == owner->ranks : b->degree == 1;
-    return all && !b->apart && owner->row > 1 ? OWNER_FAR : group;
+    int step = apart_by(owner, block);
+    bool all = group == OWNER_SHARD_GROUP ? b->degree == owner->ranks
+                                          : b->degree == step;
+    return all && owner->row > step && owner->row % step == 0 ? OWNER_FAR
+                                                              : group;
 }
 
 /* The part of the block that the rank brings into the group. */
@@ -245,13 +253,16 @@ static void part_of(const struct owner *owner, int block,
 
 /* --- by nodes --- */
 
-/* A gather on its way into owner->messages. */
+/* A gather on its way into owner->messages, of the ranks base, base + step and so on,
+ * which are numbered; of their whole block, or of experts' shard. */
 struct listing {
     const struct owner *owner;
     int block;
     char *target;
     int64_t target_begin;
     size_t item;
+    int base, step;
+    int row, ranks, rank; /* of them: on a node, all, this one */
     int count;
 };
 
@@ -261,15 +272,18 @@ static void list_partitions(struct listing *to, int peer, bool receive,
                             int rank, int count)
 {
     const struct owner *owner = to->owner;
-    int place = owner_place(owner, to->block, rank % owner->ranks);
-    for (int left = count, n; left > 0; left -= n, place = 0) {
-        n = left < owner->ranks - place ? left : owner->ranks - place;
+    int first = to->base * to->ranks, end = first + to->ranks;
+    int place =
+        owner_place(owner, to->block, to->base + rank % to->ranks * to->step);
+    for (int left = count, n; left > 0; left -= n, place = first) {
+        n = left < end - place ? left : end - place;
         int64_t begin = owner_begin(owner, to->block, place);
-        int64_t end = owner_begin(owner, to->block, place + n);
-        if (begin < end)
+        int64_t stop = owner_begin(owner, to->block, place + n);
+        if (begin < stop)
             owner->messages[to->count++] = (struct comm_message){
                 to->target + (size_t)(begin - to->target_begin) * to->item,
-                (size_t)(end - begin) * to->item, peer, receive
+                (size_t)(stop - begin) * to->item, to->base + peer * to->step,
+                receive
             };
     }
 }
@@ -277,8 +291,7 @@ static void list_partitions(struct listing *to, int peer, bool receive,
 /* From each node to each other: a partition to who carries it there. */
 static void list_far(struct listing *to)
 {
-    const struct owner *owner = to->owner;
-    int row = owner->row, ranks = owner->ranks, rank = owner->rank;
+    int row = to->row, ranks = to->ranks, rank = to->rank;
     int node = rank / row, each = ranks / row - 1;
     int first = (node + 1) * row + rank % row * each;
     for (int i = first; i < first + each; i++)
@@ -293,13 +306,12 @@ static void list_far(struct listing *to)
 /* Within a node what each of its ranks owns and carries. */
 static void list_node(struct listing *to)
 {
-    const struct owner *owner = to->owner;
-    int row = owner->row, each = owner->ranks / row - 1;
-    int begin = owner->rank / row * row;
+    int row = to->row, each = to->ranks / row - 1;
+    int begin = to->rank / row * row;
     for (int way = 0; way < 2; way++)
         for (int r = begin; r < begin + row; r++) {
-            int from = way == 0 ? r : owner->rank;
-            if (r == owner->rank)
+            int from = way == 0 ? r : to->rank;
+            if (r == to->rank)
                 continue;
             list_partitions(to, r, way == 0, from, 1);
             list_partitions(to, r, way == 0,
@@ -320,7 +332,17 @@ enum err owner_start_gather(const struct owner *owner,
     size_t *recv_offsets = comm_sizes(comm, 3);
     size_t item = dtype_bytes(dtype);
     int64_t own_begin, own_end;
-    struct listing listing = { owner, block, target, target_begin, item, 0 };
+    int step = apart_by(owner, block);
+    struct listing listing = { .owner = owner,
+                               .block = block,
+                               .target = target,
+                               .target_begin = target_begin,
+                               .item = item,
+                               .base = owner->rank % step,
+                               .step = step,
+                               .row = owner->row / step,
+                               .ranks = owner->ranks / step,
+                               .rank = owner->rank / step };
     if (group == OWNER_FAR || group == OWNER_NODE) {
         group == OWNER_FAR ? list_far(&listing) : list_node(&listing);
         return comm_tensors_start_messages(tensors, owner->messages,

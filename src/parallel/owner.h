@@ -87,7 +87,8 @@ int owner_block_at(const struct owner *owner, int64_t element);
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
     OWNER_REPLICA_GROUP, /* partitions, of the ranks with the same shard */
-    /* both in turn where either is all ranks on several nodes: a node gets a part once */
+    /* both in turn where either is all ranks, or all with the same experts, and several of
+     * them are on each of several nodes: a node gets a part once */
     OWNER_FAR, /* partitions, each to the rank of every other node that carries it */
     OWNER_NODE /* own and carried partitions, of the ranks of a node */
 };

@@ -97,14 +97,15 @@ float *scatter_buffer(const struct scatter *scatter, int block)
 }
 
 /* What is received of a layer's block fits into one round, where a rank has
- * one leaf. */
-static int64_t span_of(const struct scatter *scatter)
+ * one leaf: of those that travel together the longest. */
+static int64_t span_of(const struct scatter *scatter, const struct levels *way)
 {
     int64_t unit = (int64_t)SPAN_UNIT * scatter->options.own_leaves;
     int64_t longest = 0;
     int last = scatter->params->block_count - 1;
     for (int b = 1; b < last; b++)
-        if (owner_longest(scatter->owner, b) > longest)
+        if (scatter_levels_of(scatter, b) == way &&
+            owner_longest(scatter->owner, b) > longest)
             longest = owner_longest(scatter->owner, b);
     /* no layer trains */
     for (int b = 0; b <= last && longest == 0; b += last)
@@ -112,10 +113,12 @@ static int64_t span_of(const struct scatter *scatter)
     return (longest + unit - 1) / unit * SPAN_UNIT;
 }
 
-static void exchange_layout(struct scatter *scatter, struct arena *arena)
+/* Blocks without levels: all, or those apart or not. What one rank has nobody sends. */
+static void exchange_layout(struct scatter *scatter, bool apart,
+                            struct arena *arena)
 {
     size_t places = scatter->owner->ranks > 1 ? (size_t)places_of(scatter) : 0;
-    size_t received = places * (size_t)scatter->span;
+    size_t received = places * (size_t)scatter->span[apart];
     bool bf16 = scatter->options.bf16;
     size_t wire = bf16 ? received * BF16_BYTES : 0;
     scatter->receive = arena_take(arena, bf16 ? 0 : received * sizeof(float));
@@ -129,7 +132,8 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
     const struct params *params = scatter->params;
     const struct owner *owner = scatter->owner;
     int last = params->block_count - 1;
-    scatter->span = span_of(scatter);
+    for (int apart = 0; apart < 2; apart++)
+        scatter->span[apart] = span_of(scatter, scatter->levels[apart]);
     for (int i = 0; i < BUFFERS; i++) {
         int place = i < TRACE_PLACES ? i : i - TRACE_PLACES + TRACE_LAYER;
         int64_t elements = access_trace_place_elements(params, place) *
@@ -144,12 +148,22 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
         scatter->stack[i] =
             arena_take(arena, (size_t)owner->own * sizeof(float));
     bytes->partial_sums = arena->used - bytes->gradients;
-    if (scatter->levels != NULL)
-        scatter_levels_layout(scatter, arena);
-    else
-        exchange_layout(scatter, arena);
+    for (int apart = 0; apart < 1 + (owner->expert_degree > 1); apart++)
+        if (scatter->levels[apart] != NULL)
+            scatter_levels_layout(scatter->levels[apart], arena);
+        else if (apart == 0 || (scatter->levels[0] != NULL &&
+                                owner->expert_degree < owner->ranks))
+            exchange_layout(scatter, apart, arena);
     bytes->total = arena->used;
     bytes->exchange = bytes->total - bytes->gradients - bytes->partial_sums;
+}
+
+static void close_levels(struct scatter *scatter)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        scatter_levels_close(scatter->levels[apart]);
+        scatter->levels[apart] = NULL;
+    }
 }
 
 /* Without memory for tensors; `rank` is whose levels they are. */
@@ -167,9 +181,14 @@ static enum err scatter_open(struct scatter *scatter,
                           .total = (int64_t)options->slots * options->leaves,
                           .exchange.block = NO_BLOCK };
     scatter->depth = deepest(scatter);
-    TRY(scatter_levels_open(scatter, rank));
-    scatter_layout(scatter, &plan, bytes);
-    return ERR_OK;
+    enum err rc = scatter_levels_open(scatter, false, rank);
+    if (rc == ERR_OK && owner->expert_degree > 1)
+        rc = scatter_levels_open(scatter, true, rank);
+    if (rc == ERR_OK)
+        scatter_layout(scatter, &plan, bytes);
+    else
+        close_levels(scatter);
+    return rc;
 }
 
 /* The first rank of a level's last unit, which may be smaller than others, brings most
@@ -178,20 +197,22 @@ enum err scatter_plan(const struct params *params, const struct owner *owner,
                       const struct scatter_options *options,
                       struct reduce_bytes *out)
 {
-    int ranks[] = { 0, owner->ranks - 1 };
+    int ranks[] = { 0, 0, 0 };
     *out = (struct reduce_bytes){ 0 };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         struct scatter scatter;
         struct reduce_bytes bytes;
+        if (i > 0 && ranks[i] == 0)
+            continue;
         TRY(scatter_open(&scatter, params, owner, options, ranks[i], &bytes));
         if (bytes.total > out->total)
             *out = bytes;
-        bool levels = scatter.levels != NULL;
-        if (levels && i == 0)
-            ranks[1] = route_last_unit(scatter.levels->route);
-        scatter_levels_close(&scatter);
-        if (!levels)
-            break;
+        for (int apart = 0; apart < 2 && i == 0; apart++)
+            if (scatter.levels[apart] != NULL)
+                ranks[1 + apart] =
+                    scatter.levels[apart]->step *
+                    route_last_unit(scatter.levels[apart]->route);
+        close_levels(&scatter);
     }
     return ERR_OK;
 }
@@ -224,7 +245,7 @@ void scatter_destroy(struct scatter *scatter)
         return;
     if (scatter->kernels != NULL)
         scatter->kernels->memory->tensors_destroy(&scatter->arena);
-    scatter_levels_close(scatter);
+    close_levels(scatter);
     free(scatter->opened);
     free(scatter);
 }
@@ -268,13 +289,14 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
                           float **gradient)
 {
     struct exchange *exchange = &scatter->exchange;
+    struct levels *levels = scatter_levels_of(scatter, block);
     int64_t elements = scatter->params->blocks[block].elements;
     /* without a leaf there may be those of the group for experts */
     bool used = scatter_leaf(scatter, scatter->microstep) >= 0 ||
                 scatter->owner->expert_degree > 1;
     *gradient = scatter_buffer(scatter, block);
-    if (scatter->levels != NULL)
-        TRY(scatter_levels_gradient(scatter,
+    if (levels != NULL)
+        TRY(scatter_levels_gradient(levels,
                                     scatter->opened[block] ? NULL : *gradient));
     if (exchange->block != NO_BLOCK && !scatter->opened[block] &&
         scatter_buffer(scatter, exchange->block) == *gradient)
@@ -284,8 +306,8 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
             TRY(gradient_zero(scatter->kernels, scatter->ctx, scatter->params,
                               block, begun, *gradient + i * elements));
     scatter->opened[block] = true;
-    if (scatter->levels != NULL)
-        scatter_levels_test(scatter);
+    for (int apart = 0; apart < 2; apart++)
+        scatter_levels_test(scatter->levels[apart]);
     for (int i = 0; i < REQUESTS; i++)
         if (exchange->requests[i] != NULL)
             comm_tensors_test(exchange->requests[i]);
@@ -294,9 +316,10 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
 
 enum err scatter_done(struct scatter *scatter, int block)
 {
+    struct levels *levels = scatter_levels_of(scatter, block);
     assert(scatter->opened[block]);
-    if (scatter->levels != NULL)
-        return scatter_levels_done(scatter, block);
+    if (levels != NULL)
+        return scatter_levels_done(levels, block);
     TRY(scatter_exchange_finish(scatter));
     return scatter_exchange_start(scatter, block);
 }
@@ -305,8 +328,9 @@ enum err scatter_microstep_end(struct scatter *scatter)
 {
     if (scatter->microstep + 1 < scatter_microsteps(scatter))
         return ERR_OK;
-    return scatter->levels != NULL ? scatter_levels_finish(scatter)
-                                   : scatter_exchange_finish(scatter);
+    for (int apart = 0; apart < 2; apart++)
+        TRY(scatter_levels_finish(scatter->levels[apart]));
+    return scatter_exchange_finish(scatter);
 }
 
 float *scatter_total(const struct scatter *scatter)

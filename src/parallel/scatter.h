@@ -17,15 +17,17 @@
  * one after the other in the order of these ranks, with K = 1. They are
  * exchanged among the ranks with the same experts, one of each group.
  *
- * On several nodes of as many ranks each a block goes in levels (scatter_levels.c),
- * within the node first, where that leaves fewer values than there are leaves; not so
- * bf16, and not where experts are apart.
+ * A rank adds what it has of neighbouring leaves before it sends, and on several nodes of
+ * as many ranks each a block goes in levels, within the node first (scatter_levels.c),
+ * where that leaves fewer values than there are leaves; not so bf16. Experts that are
+ * apart have levels of their own, of the ranks with the same ones.
  *
  * Memory: the stack, of this rank's partitions; gradient buffers of two transformer
  * blocks and of the ends, K times; what is received, a transformer block at
  * most, so that larger blocks and those of several leaves are exchanged in
  * several rounds; in levels what each level receives and leaves, of two levels up to
- * 1.5 such blocks where a node is left with one value. */
+ * 1.5 such blocks where a node is left with one value, and of experts that are apart beside
+ * the others a block divided by D, and by the nodes' ranks. */
 #pragma once
 
 #include <stdbool.h>

@@ -13,17 +13,9 @@
 #include "src/parallel/adds.h"
 #include "src/parallel/scatter_impl.h"
 
-/* Whose gradients of a block are added together: of `members` ranks, from
- * `first` on in steps of `step`, each with `parts` leaves' gradients of the
- * interval. Leaf member * parts + part of the microstep is at place so many. */
-struct reducers {
-    int members, first, step, parts;
-    int64_t begin, elements;
-};
-
 /* --- adding --- */
 
-static struct reducers reducers_of(const struct scatter *scatter, int block)
+struct reducers scatter_reducers(const struct scatter *scatter, int block)
 {
     const struct owner *owner = scatter->owner;
     const struct owner_block *b = &owner->blocks[block];
@@ -51,10 +43,11 @@ int64_t scatter_round_elements(const struct scatter *scatter, int block,
 {
     const struct owner *owner = scatter->owner;
     int place = owner_place(owner, block, rank);
+    int64_t span = scatter_span(scatter, block);
     int64_t left = owner_begin(owner, block, place + 1) -
-                   owner_begin(owner, block, place) - round * scatter->span;
+                   owner_begin(owner, block, place) - round * span;
     left = left < 0 ? 0 : left;
-    return left < scatter->span ? left : scatter->span;
+    return left < span ? left : span;
 }
 
 int64_t scatter_round_begin(const struct scatter *scatter, int block, int rank,
@@ -62,8 +55,9 @@ int64_t scatter_round_begin(const struct scatter *scatter, int block, int rank,
 {
     const struct owner *owner = scatter->owner;
     int place = owner_place(owner, block, rank);
-    return owner_begin(owner, block, place) - owner->blocks[block].offset +
-           round * scatter->span;
+    return owner_begin(owner, block, place) -
+           scatter_reducers(scatter, block).begin +
+           round * scatter_span(scatter, block);
 }
 
 /* Where a rank's partition of this round is in part `part` of its members'
@@ -72,8 +66,7 @@ static int64_t round_begin(const struct scatter *scatter,
                            const struct reducers *reducers, int part, int rank)
 {
     const struct exchange *exchange = &scatter->exchange;
-    int64_t offset = scatter->owner->blocks[exchange->block].offset;
-    return part * reducers->elements + offset - reducers->begin +
+    return part * reducers->elements +
            scatter_round_begin(scatter, exchange->block, rank, exchange->round);
 }
 
@@ -85,7 +78,7 @@ static void put_partition(const struct scatter *scatter,
 {
     int rank = scatter->owner->rank;
     int part = place % reducers->parts;
-    int64_t received = place * scatter->span;
+    int64_t received = place * scatter_span(scatter, scatter->exchange.block);
     bool own = member_rank(reducers, place / reducers->parts) == rank;
     bool half = !own && scatter->options.bf16;
     float *value = own ? scatter_buffer(scatter, scatter->exchange.block) +
@@ -100,8 +93,9 @@ static enum err add_round(struct scatter *scatter, int64_t count)
 {
     const struct exchange *exchange = &scatter->exchange;
     const struct owner_block *b = &scatter->owner->blocks[exchange->block];
-    struct reducers reducers = reducers_of(scatter, exchange->block);
-    int64_t at = b->at + exchange->round * scatter->span;
+    struct reducers reducers = scatter_reducers(scatter, exchange->block);
+    int64_t at =
+        b->at + exchange->round * scatter_span(scatter, exchange->block);
     struct sums sums = exchange->sums;
     struct adds adds = { .kernels = scatter->kernels,
                          .ctx = scatter->ctx,
@@ -135,7 +129,8 @@ static enum err start_part(struct scatter *scatter, int part)
 {
     struct exchange *exchange = &scatter->exchange;
     struct comm *comm = comm_tensors_comm(scatter->tensors);
-    struct reducers reducers = reducers_of(scatter, exchange->block);
+    struct reducers reducers = scatter_reducers(scatter, exchange->block);
+    int64_t span = scatter_span(scatter, exchange->block);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
@@ -161,16 +156,16 @@ static enum err start_part(struct scatter *scatter, int part)
         if (r == me)
             continue;
         recv_bytes[r] = place < active ? (size_t)own * item : 0;
-        recv_offsets[r] = (size_t)(place * scatter->span) * item;
+        recv_offsets[r] = (size_t)(place * span) * item;
         if (!sends || count == 0)
             continue;
         send_bytes[r] = (size_t)count * item;
-        send_offsets[r] = (size_t)(bf16 ? place * scatter->span : begin) * item;
+        send_offsets[r] = (size_t)(bf16 ? place * span : begin) * item;
         if (bf16)
             TRY(scatter->kernels->pack(scatter->ctx, DTYPE_F32, PACKING_BF16, 1,
                                        count, gradient + begin,
                                        scatter->wire_out +
-                                           place * scatter->span * BF16_BYTES));
+                                           place * span * BF16_BYTES));
     }
     return comm_tensors_start_all_to_all(
         scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,
@@ -181,7 +176,7 @@ static enum err start_part(struct scatter *scatter, int part)
 
 static enum err start_round(struct scatter *scatter)
 {
-    int parts = reducers_of(scatter, scatter->exchange.block).parts;
+    int parts = scatter_reducers(scatter, scatter->exchange.block).parts;
     for (int part = 0; part < parts && part < REQUESTS; part++)
         TRY(start_part(scatter, part));
     return ERR_OK;
@@ -191,7 +186,7 @@ static enum err start_round(struct scatter *scatter)
 static enum err wait_round(struct scatter *scatter)
 {
     struct exchange *exchange = &scatter->exchange;
-    int parts = reducers_of(scatter, exchange->block).parts;
+    int parts = scatter_reducers(scatter, exchange->block).parts;
     for (int part = 0; part < parts; part++) {
         struct comm_tensors_request *request =
             exchange->requests[part % REQUESTS];
@@ -224,7 +219,7 @@ enum err scatter_exchange_finish(struct scatter *scatter)
         if (count > 0)
             TRY(add_round(scatter, count));
         exchange->round++;
-        if (exchange->round * scatter->span >= longest)
+        if (exchange->round * scatter_span(scatter, exchange->block) >= longest)
             break;
         TRY(start_round(scatter));
     }

@@ -19,6 +19,14 @@ struct sums {
     int64_t leaf; /* the next one */
 };
 
+/* Whose gradients of a block are added together: of `members` ranks, from
+ * `first` on in steps of `step`, each with `parts` leaves' gradients of the
+ * interval. Leaf member * parts + part of the microstep is at place so many. */
+struct reducers {
+    int members, first, step, parts;
+    int64_t begin, elements;
+};
+
 /* A block on its way to its owners: a round is one all-to-all for each part. */
 struct exchange {
     int block; /* NO_BLOCK: none */
@@ -37,18 +45,22 @@ struct stage {
     struct comm_tensors_request *requests[REQUESTS];
     int count;
     int *owners;           /* [count] whose they are */
-    int *number;           /* [ranks] the other way round */
+    int *number;           /* [members] the other way round */
     int64_t *at;           /* [count + 1] where each is in a row */
     int64_t *left_at;      /* the same of what was added last */
     int64_t width;         /* of a row, elements */
     float *receive, *left; /* rows: received; added, for the next level */
 };
 
+/* A route's ranks are the reducers' members; to all others it is said which rank that is. */
 struct levels {
+    const struct scatter *scatter;
+    struct topology *topology; /* of the members */
     struct route_plan *route;
-    int ranks, top;                /* levels are 1 to top */
+    int members, first, step;      /* as the reducers' */
+    int bottom, top;               /* levels with messages */
     int microstep;                 /* of the route */
-    struct comm_message *messages; /* [2 ranks] scratch */
+    struct comm_message *messages; /* [2 members] scratch */
     float **values, **left;        /* [inputs of a level] scratch */
     struct stage stage[ROUTE_LEVELS_MAX];
 };
@@ -62,7 +74,6 @@ struct scatter {
     struct scatter_options options;
     struct arena arena;
     int64_t total;                /* leaves of a batch */
-    int64_t span;                 /* elements of a partition in one round */
     int depth;                    /* of the stack */
     float *stack[TREE_DEPTH_MAX]; /* [own] */
     float *buffer[BUFFERS];
@@ -73,8 +84,23 @@ struct scatter {
     int microstep;
     bool *opened; /* [blocks] in this microstep, of the host */
     struct exchange exchange;
-    struct levels *levels; /* NULL: every leaf goes to every owner */
+    /* of blocks, and of those with experts that are apart: */
+    int64_t span[2];          /* elements of a partition in one round */
+    struct levels *levels[2]; /* NULL: every leaf goes to every owner */
 };
+
+static inline int64_t scatter_span(const struct scatter *scatter, int block)
+{
+    return scatter->span[scatter->owner->blocks[block].apart];
+}
+
+static inline struct levels *scatter_levels_of(const struct scatter *scatter,
+                                               int block)
+{
+    return scatter->levels[scatter->owner->blocks[block].apart];
+}
+
+struct reducers scatter_reducers(const struct scatter *scatter, int block);
 
 /* The first leaf after the microstep that begins with this one. */
 int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin);
@@ -89,22 +115,23 @@ void scatter_add_leaf(const struct scatter *scatter, struct sums *sums);
 float *scatter_buffer(const struct scatter *scatter, int block);
 
 /* Elements of the rank's partition of a block that are sent in this round, and where
- * in the block they begin. */
+ * in its reducers' interval they begin. */
 int64_t scatter_round_elements(const struct scatter *scatter, int block,
                                int rank, int64_t round);
 int64_t scatter_round_begin(const struct scatter *scatter, int block, int rank,
                             int64_t round);
 
-/* The exchange in levels (scatter_levels.c), as this rank of the topology; none where
- * it would save nothing. Then its memory. */
-enum err scatter_levels_open(struct scatter *scatter, int rank);
-void scatter_levels_close(struct scatter *scatter);
-void scatter_levels_layout(struct scatter *scatter, struct arena *arena);
+/* The exchange in levels (scatter_levels.c) of blocks, or of those apart, as this rank;
+ * none where it would save nothing. Then its memory. To close, finish and test, NULL is
+ * fine. */
+enum err scatter_levels_open(struct scatter *scatter, bool apart, int rank);
+void scatter_levels_close(struct levels *levels);
+void scatter_levels_layout(struct levels *levels, struct arena *arena);
 /* Before a gradient goes to the buffer. Collective, as the others. */
-enum err scatter_levels_gradient(struct scatter *scatter, const float *buffer);
-enum err scatter_levels_done(struct scatter *scatter, int block);
-enum err scatter_levels_finish(struct scatter *scatter);
-void scatter_levels_test(const struct scatter *scatter);
+enum err scatter_levels_gradient(struct levels *levels, const float *buffer);
+enum err scatter_levels_done(struct levels *levels, int block);
+enum err scatter_levels_finish(struct levels *levels);
+void scatter_levels_test(const struct levels *levels);
 
 /* The block's exchange starts (scatter_exchange.c); the one that is under way,
  * if there is one, is finished. Collective. */

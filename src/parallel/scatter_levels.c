@@ -30,7 +30,7 @@ static enum err number_pieces(struct levels *levels, int level)
     TRY(new_zeroed(&stage->owners, (size_t)stage->count));
     TRY(new_zeroed(&stage->at, (size_t)stage->count + 1));
     TRY(new_zeroed(&stage->left_at, (size_t)stage->count + 1));
-    TRY(new_zeroed(&stage->number, (size_t)levels->ranks));
+    TRY(new_zeroed(&stage->number, (size_t)levels->members));
     for (int i = 0, n = 0; i < l->brought.lists; i++)
         for (int k = 0; k < l->brought.pieces[i].count; k++, n++) {
             int rank = route_piece(levels->route, &l->brought.pieces[i], k);
@@ -40,9 +40,8 @@ static enum err number_pieces(struct levels *levels, int level)
     return ERR_OK;
 }
 
-void scatter_levels_close(struct scatter *scatter)
+void scatter_levels_close(struct levels *levels)
 {
-    struct levels *levels = scatter->levels;
     if (levels == NULL)
         return;
     for (int level = 0; level < ROUTE_LEVELS_MAX; level++) {
@@ -52,20 +51,19 @@ void scatter_levels_close(struct scatter *scatter)
         free(levels->stage[level].number);
     }
     route_destroy(levels->route);
+    topology_destroy(levels->topology);
     free(levels->messages);
     free(levels->values);
     free(levels->left);
     free(levels);
-    scatter->levels = NULL;
 }
 
 /* Tables of the levels; most[level] as route_saves() says. */
-static enum err make_stages(struct levels *levels, const int *most,
-                            int own_leaves)
+static enum err make_stages(struct levels *levels, const int *most, int parts)
 {
-    int inputs = own_leaves;
+    int inputs = parts;
     (void)route_microstep(levels->route, 0);
-    TRY(new_zeroed(&levels->messages, 2 * (size_t)levels->ranks));
+    TRY(new_zeroed(&levels->messages, 2 * (size_t)levels->members));
     for (int level = 1; level <= levels->top; level++) {
         levels->stage[level].most = most[level];
         levels->stage[level].block = NO_BLOCK;
@@ -78,49 +76,75 @@ static enum err make_stages(struct levels *levels, const int *most,
     return new_zeroed(&levels->left, TREE_DEPTH_MAX + (size_t)inputs);
 }
 
-enum err scatter_levels_open(struct scatter *scatter, int rank)
+/* Members whose nodes do not count, or have one each, add but their own leaves before they
+ * send, and begin with level 2. */
+static enum err make_route(struct levels *levels,
+                           const struct reducers *reducers, int rank, int *most,
+                           bool *fits)
 {
-    const struct scatter_options *options = &scatter->options;
-    const struct topology *topology = options->topology;
-    const struct route_options route = { .leaves = scatter->total,
-                                         .chain = options->leaves,
-                                         .own_leaves = options->own_leaves,
-                                         .radix = options->radix,
-                                         .columns =
-                                             owner_columns(scatter->owner) };
-    int most[ROUTE_LEVELS_MAX];
-    if (topology == NULL || topology_row(topology) == 1 || options->bf16 ||
-        scatter->owner->expert_degree > 1)
+    const struct scatter_options *o = &levels->scatter->options;
+    int row = o->topology != NULL ? topology_row(o->topology) : 1;
+    int each = row % reducers->step == 0 ? row / reducers->step : 1;
+    int pipelines = levels->scatter->owner->expert_degree > 1 ? 2 : 1;
+    const struct route_options options = {
+        .leaves = levels->scatter->total,
+        .chain = o->leaves,
+        .own_leaves = reducers->parts,
+        .radix = o->radix,
+        .columns = reducers->step == 1 && owner_columns(levels->scatter->owner)
+    };
+    *fits = (each > 1 || reducers->parts > 1) && !o->bf16;
+    if (!*fits)
         return ERR_OK;
-    TRY(new_zeroed(&scatter->levels, 1));
-    struct levels *levels = scatter->levels;
-    levels->ranks = topology->ranks;
-    levels->microstep = -1;
-    enum err rc = route_create(topology, rank, &route, &levels->route);
-    bool fits = rc == ERR_OK && route_saves(levels->route, most);
-    levels->top = fits ? route_turn_levels(levels->route) - 1 : 0;
+    TRY(topology_alike(reducers->members, each, &levels->topology));
+    TRY(route_create(levels->topology, rank / reducers->step, &options,
+                     &levels->route));
+    *fits = route_saves(levels->route, most);
+    levels->bottom = each > 1 ? 1 : 2;
+    levels->top = route_turn_levels(levels->route) - 1;
     for (int level = 1; level <= levels->top; level++)
-        fits = fits && most[level] <= REQUESTS &&
-               2 * most[level] * topology->nodes <=
-                   (topology->ranks + topology->nodes) * options->own_leaves;
-    if (fits)
-        rc = make_stages(levels, most, options->own_leaves);
+        *fits =
+            *fits && pipelines * most[level] <= REQUESTS &&
+            2 * most[level] * levels->topology->nodes <=
+                (reducers->members + levels->topology->nodes) * reducers->parts;
+    return ERR_OK;
+}
+
+enum err scatter_levels_open(struct scatter *scatter, bool apart, int rank)
+{
+    int most[ROUTE_LEVELS_MAX], block = 0;
+    bool fits = false;
+    struct levels *levels = NULL;
+    while (scatter->owner->blocks[block].apart != apart)
+        block++;
+    struct reducers reducers = scatter_reducers(scatter, block);
+    TRY(new_zeroed(&levels, 1));
+    levels->scatter = scatter;
+    levels->members = reducers.members;
+    levels->first = rank % reducers.step;
+    levels->step = reducers.step;
+    levels->microstep = -1;
+    enum err rc = make_route(levels, &reducers, rank, most, &fits);
+    if (rc == ERR_OK && fits)
+        rc = make_stages(levels, most, reducers.parts);
     if (rc != ERR_OK || !fits)
-        scatter_levels_close(scatter);
+        scatter_levels_close(levels);
+    else
+        scatter->levels[apart] = levels;
     return rc;
 }
 
-void scatter_levels_layout(struct scatter *scatter, struct arena *arena)
+void scatter_levels_layout(struct levels *levels, struct arena *arena)
 {
-    struct levels *levels = scatter->levels;
+    int64_t span = levels->scatter->span[levels->step > 1];
     (void)route_microstep(levels->route, 0);
-    for (int level = 1; level <= levels->top; level++) {
+    for (int level = levels->bottom; level <= levels->top; level++) {
         struct stage *stage = &levels->stage[level];
         const struct route_level *l = route_level(levels->route, level);
         size_t rows = (size_t)l->members * (size_t)stage->most;
         size_t left =
             level < levels->top ? (size_t)levels->stage[level + 1].most : 0;
-        stage->width = stage->count * scatter->span;
+        stage->width = stage->count * span;
         size_t row = (size_t)stage->width * sizeof(float);
         stage->receive = arena_take(arena, rows * row);
         stage->left = arena_take(arena, left * row);
@@ -129,60 +153,73 @@ void scatter_levels_layout(struct scatter *scatter, struct arena *arena)
 
 /* --- where things are --- */
 
-/* Value `value` that the rank has of a piece from the level below, in this round. */
-static float *own_value(const struct scatter *scatter, int level, int value,
-                        int rank)
+static int rank_of(const struct levels *levels, int member)
 {
-    const struct levels *levels = scatter->levels;
+    return levels->first + member * levels->step;
+}
+
+/* Value `value` that the rank has of a member's piece from the level below, in this
+ * round. */
+static float *own_value(const struct levels *levels, int level, int value,
+                        int member)
+{
+    const struct scatter *scatter = levels->scatter;
     const struct stage *stage = &levels->stage[level];
     const struct stage *below = stage - 1;
-    if (level > 1)
+    if (level > levels->bottom)
         return below->left + value * below->width +
-               below->left_at[below->number[rank]];
+               below->left_at[below->number[member]];
     const struct route_level *leaves = route_level(levels->route, 0);
     return scatter_buffer(scatter, stage->block) +
            leaves->left[value] *
-               scatter->params->blocks[stage->block].elements +
-           scatter_round_begin(scatter, stage->block, rank, stage->round);
+               scatter_reducers(scatter, stage->block).elements +
+           scatter_round_begin(scatter, stage->block, rank_of(levels, member),
+                               stage->round);
 }
 
-static float *input_value(const struct scatter *scatter, int level, int input,
+/* Where sum `at` of the rank's own piece is in this round. */
+static float *stack_value(const struct levels *levels,
+                          const struct stage *stage, int at)
+{
+    const struct scatter *scatter = levels->scatter;
+    return scatter->stack[at] + scatter->owner->blocks[stage->block].at +
+           stage->round * scatter_span(scatter, stage->block);
+}
+
+static float *input_value(const struct levels *levels, int level, int input,
                           int piece)
 {
-    const struct stage *stage = &scatter->levels->stage[level];
-    const struct route_level *l = route_level(scatter->levels->route, level);
+    const struct stage *stage = &levels->stage[level];
+    const struct route_level *l = route_level(levels->route, level);
     int64_t row = input - l->held - (input >= l->own_at ? l->own : 0);
-    int rank = stage->owners[piece];
     if (input < l->held)
-        return scatter->stack[input] + scatter->owner->blocks[stage->block].at +
-               stage->round * scatter->span;
+        return stack_value(levels, stage, input);
     if (input >= l->own_at && input < l->own_at + l->own)
-        return own_value(scatter, level, input - l->own_at, rank);
+        return own_value(levels, level, input - l->own_at,
+                         stage->owners[piece]);
     return stage->receive + row * stage->width + stage->at[piece];
 }
 
 /* --- adding --- */
 
 /* Where sum `left` of a piece goes. */
-static float *left_value(const struct scatter *scatter, int level, int left,
+static float *left_value(const struct levels *levels, int level, int left,
                          int piece)
 {
-    const struct levels *levels = scatter->levels;
     const struct stage *stage = &levels->stage[level];
-    if (level < levels->top)
-        return stage->left + left * stage->width + stage->at[piece];
-    return scatter->stack[left] + scatter->owner->blocks[stage->block].at +
-           stage->round * scatter->span;
+    return level < levels->top
+               ? stage->left + left * stage->width + stage->at[piece]
+               : stack_value(levels, stage, left);
 }
 
 /* The level's adds of `count` elements of levels->values; what is left goes to
  * levels->left. A value is put where it is added, or at the end. */
-static enum err add_inputs(const struct scatter *scatter,
+static enum err add_inputs(const struct levels *levels,
                            const struct route_level *l, int64_t count)
 {
-    float *const *values = scatter->levels->values;
-    struct adds adds = { .kernels = scatter->kernels,
-                         .ctx = scatter->ctx,
+    float *const *values = levels->values;
+    struct adds adds = { .kernels = levels->scatter->kernels,
+                         .ctx = levels->scatter->ctx,
                          .n = count };
     int depth = 0, next = 0;
     for (int i = 0; i < l->add_count; i++) {
@@ -194,40 +231,39 @@ static enum err add_inputs(const struct scatter *scatter,
         adds_put(&adds, depth++, values[next++], NULL);
     assert(depth == l->left_count);
     for (int i = 0; i < depth; i++)
-        TRY(adds_write(&adds, i, scatter->levels->left[i]));
+        TRY(adds_write(&adds, i, levels->left[i]));
     return ERR_OK;
 }
 
 /* Pieces from this one on of which own values are neighbours, as what is received is. */
-static int run_length(const struct scatter *scatter, int level, int piece,
+static int run_length(const struct levels *levels, int level, int piece,
                       int64_t *elements)
 {
-    const struct stage *stage = &scatter->levels->stage[level];
+    const struct stage *stage = &levels->stage[level];
     int end = piece + 1;
-    while (level < scatter->levels->top && end < stage->count &&
-           own_value(scatter, level, 0, stage->owners[end]) ==
-               own_value(scatter, level, 0, stage->owners[piece]) +
+    while (level < levels->top && end < stage->count &&
+           own_value(levels, level, 0, stage->owners[end]) ==
+               own_value(levels, level, 0, stage->owners[piece]) +
                    (stage->at[end] - stage->at[piece]))
         end++;
     *elements = stage->at[end] - stage->at[piece];
     return end - piece;
 }
 
-static enum err add_level(struct scatter *scatter, int level)
+static enum err add_level(struct levels *levels, int level)
 {
-    struct levels *levels = scatter->levels;
     struct stage *stage = &levels->stage[level];
     const struct route_level *l = route_level(levels->route, level);
     for (int piece = 0, length; piece < stage->count && l->inputs > 0;
          piece += length) {
         int64_t elements;
-        length = run_length(scatter, level, piece, &elements);
+        length = run_length(levels, level, piece, &elements);
         for (int i = 0; i < l->inputs; i++)
-            levels->values[i] = input_value(scatter, level, i, piece);
+            levels->values[i] = input_value(levels, level, i, piece);
         for (int i = 0; i < l->left_count; i++)
-            levels->left[i] = left_value(scatter, level, i, piece);
+            levels->left[i] = left_value(levels, level, i, piece);
         if (elements > 0)
-            TRY(add_inputs(scatter, l, elements));
+            TRY(add_inputs(levels, l, elements));
     }
     memcpy(stage->left_at, stage->at,
            ((size_t)stage->count + 1) * sizeof stage->at[0]);
@@ -235,51 +271,52 @@ static enum err add_level(struct scatter *scatter, int level)
 }
 
 /* The rank's own leaves of the block, where they lie. */
-static enum err add_leaves(const struct scatter *scatter, int block)
+static enum err add_leaves(const struct levels *levels, int block)
 {
-    const struct route_level *l = route_level(scatter->levels->route, 0);
-    int64_t elements = scatter->params->blocks[block].elements;
-    float **values = scatter->levels->values;
+    const struct scatter *scatter = levels->scatter;
+    const struct route_level *l = route_level(levels->route, 0);
+    int64_t elements = scatter_reducers(scatter, block).elements;
+    float **values = levels->values;
     if (l->add_count == 0)
         return ERR_OK;
     for (int i = 0; i < l->inputs; i++)
         values[i] = scatter_buffer(scatter, block) + i * elements;
     for (int i = 0; i < l->left_count; i++)
-        scatter->levels->left[i] = values[l->left[i]];
-    return add_inputs(scatter, l, elements);
+        levels->left[i] = values[l->left[i]];
+    return add_inputs(levels, l, elements);
 }
 
 /* --- exchanging --- */
 
 /* Lists value `value` of the pieces of a message. Neighbours in the block are so on
  * both sides, and go as one. */
-static int list_messages(const struct scatter *scatter, int level,
+static int list_messages(const struct levels *levels, int level,
                          const struct route_messages *of,
                          const struct route_message *m, int value, int count)
 {
-    const struct levels *levels = scatter->levels;
     const struct stage *stage = &levels->stage[level];
     bool receives = of == &route_level(levels->route, level)->receives;
     for (int i = m->list; i < m->list + m->lists; i++) {
         int64_t end = -1;
         for (int k = 0; k < of->pieces[i].count; k++) {
-            int rank = route_piece(levels->route, &of->pieces[i], k);
-            int64_t n = scatter_round_elements(scatter, stage->block, rank,
-                                               stage->round);
-            int64_t begin =
-                scatter_round_begin(scatter, stage->block, rank, stage->round);
-            float *data = receives ? input_value(scatter, level, m->at + value,
-                                                 stage->number[rank])
-                                   : own_value(scatter, level, value, rank);
+            int member = route_piece(levels->route, &of->pieces[i], k);
+            int rank = rank_of(levels, member);
+            int64_t n = scatter_round_elements(levels->scatter, stage->block,
+                                               rank, stage->round);
+            int64_t begin = scatter_round_begin(levels->scatter, stage->block,
+                                                rank, stage->round);
+            float *data = receives ? input_value(levels, level, m->at + value,
+                                                 stage->number[member])
+                                   : own_value(levels, level, value, member);
             struct comm_message *last = &levels->messages[count - 1];
             if (n > 0 && begin == end) {
                 assert((char *)data == (char *)last->data + last->bytes);
                 last->bytes += (size_t)n * sizeof(float);
             } else if (n > 0) {
-                assert(count < 2 * levels->ranks);
+                assert(count < 2 * levels->members);
                 levels->messages[count++] =
                     (struct comm_message){ data, (size_t)n * sizeof(float),
-                                           m->peer, receives };
+                                           rank_of(levels, m->peer), receives };
             }
             end = n > 0 ? begin + n : end;
         }
@@ -288,117 +325,115 @@ static int list_messages(const struct scatter *scatter, int level,
 }
 
 /* One of the values of each piece that messages of the level have at most. */
-static enum err start_value(struct scatter *scatter, int level, int value)
+static enum err start_value(struct levels *levels, int level, int value)
 {
-    const struct levels *levels = scatter->levels;
     const struct route_level *l = route_level(levels->route, level);
     const struct route_messages *ways[] = { &l->receives, &l->sends };
     int count = 0;
     for (int way = 0; way < 2; way++)
         for (int i = 0; i < ways[way]->count; i++)
             if (value < ways[way]->list[i].values)
-                count = list_messages(scatter, level, ways[way],
+                count = list_messages(levels, level, ways[way],
                                       &ways[way]->list[i], value, count);
-    return comm_tensors_start_messages(
-        scatter->tensors, levels->messages, count,
-        &scatter->levels->stage[level].requests[value]);
+    return comm_tensors_start_messages(levels->scatter->tensors,
+                                       levels->messages, count,
+                                       &levels->stage[level].requests[value]);
 }
 
-static enum err start_level(struct scatter *scatter, int level, int block,
+static enum err start_level(struct levels *levels, int level, int block,
                             int64_t round)
 {
-    struct stage *stage = &scatter->levels->stage[level];
+    struct stage *stage = &levels->stage[level];
     assert(stage->block == NO_BLOCK);
     stage->block = block;
     stage->round = round;
     for (int i = 0; i < stage->count; i++)
         stage->at[i + 1] =
             stage->at[i] +
-            scatter_round_elements(scatter, block, stage->owners[i], round);
+            scatter_round_elements(levels->scatter, block,
+                                   rank_of(levels, stage->owners[i]), round);
     for (int value = 0; value < stage->most; value++)
-        TRY(start_value(scatter, level, value));
+        TRY(start_value(levels, level, value));
     return ERR_OK;
 }
 
-static enum err finish_level(struct scatter *scatter, int level)
+static enum err finish_level(struct levels *levels, int level)
 {
-    struct stage *stage = &scatter->levels->stage[level];
+    struct stage *stage = &levels->stage[level];
     for (int value = 0; value < stage->most; value++) {
         struct comm_tensors_request *request = stage->requests[value];
         stage->requests[value] = NULL;
         TRY(comm_tensors_wait(request, 0.0));
     }
-    return add_level(scatter, level);
+    return add_level(levels, level);
 }
 
-/* Each level ends, and what it leaves begins with the next; at level 1 the block's next
- * round. */
-static enum err move_on(struct scatter *scatter)
+/* Each level ends, and what it leaves begins with the next; at the lowest the block's
+ * next round. */
+static enum err move_on(struct levels *levels)
 {
-    struct levels *levels = scatter->levels;
-    for (int level = levels->top; level > 0; level--) {
+    for (int level = levels->top; level >= levels->bottom; level--) {
         struct stage *stage = &levels->stage[level];
         int block = stage->block;
         int64_t round = stage->round;
         if (block == NO_BLOCK)
             continue;
-        TRY(finish_level(scatter, level));
+        TRY(finish_level(levels, level));
         stage->block = NO_BLOCK;
         if (level < levels->top)
-            TRY(start_level(scatter, level + 1, block, round));
-        int64_t next = (round + 1) * scatter->span;
-        if (level == 1 && next < owner_longest(scatter->owner, block))
-            TRY(start_level(scatter, 1, block, round + 1));
+            TRY(start_level(levels, level + 1, block, round));
+        int64_t next = (round + 1) * scatter_span(levels->scatter, block);
+        if (level == levels->bottom &&
+            next < owner_longest(levels->scatter->owner, block))
+            TRY(start_level(levels, level, block, round + 1));
     }
     return ERR_OK;
 }
 
 /* No level uses a gradient buffer any more. */
-static enum err free_buffers(struct scatter *scatter)
+static enum err free_buffers(struct levels *levels)
 {
-    while (scatter->levels->stage[1].block != NO_BLOCK)
-        TRY(move_on(scatter));
+    while (levels->stage[levels->bottom].block != NO_BLOCK)
+        TRY(move_on(levels));
     return ERR_OK;
 }
 
-enum err scatter_levels_finish(struct scatter *scatter)
+enum err scatter_levels_finish(struct levels *levels)
 {
-    struct levels *levels = scatter->levels;
-    for (int level = 1; level <= levels->top; level++)
+    for (int level = 1; levels != NULL && level <= levels->top; level++)
         while (levels->stage[level].block != NO_BLOCK)
-            TRY(move_on(scatter));
+            TRY(move_on(levels));
     return ERR_OK;
 }
 
-enum err scatter_levels_gradient(struct scatter *scatter, const float *buffer)
+enum err scatter_levels_gradient(struct levels *levels, const float *buffer)
 {
-    struct levels *levels = scatter->levels;
-    const struct stage *first = &levels->stage[1];
+    const struct scatter *scatter = levels->scatter;
+    const struct stage *first = &levels->stage[levels->bottom];
     if (levels->microstep != scatter->microstep) {
-        TRY(scatter_levels_finish(scatter));
+        TRY(scatter_levels_finish(levels));
         (void)route_microstep(levels->route, scatter->microstep);
         levels->microstep = scatter->microstep;
     }
     if (first->block != NO_BLOCK &&
         scatter_buffer(scatter, first->block) == buffer)
-        TRY(free_buffers(scatter));
+        TRY(free_buffers(levels));
     return ERR_OK;
 }
 
-void scatter_levels_test(const struct scatter *scatter)
+void scatter_levels_test(const struct levels *levels)
 {
-    const struct levels *levels = scatter->levels;
-    for (int level = 1; level <= levels->top; level++)
+    for (int level = 1; levels != NULL && level <= levels->top; level++)
         for (int i = 0; i < levels->stage[level].most; i++)
             if (levels->stage[level].requests[i] != NULL)
                 comm_tensors_test(levels->stage[level].requests[i]);
 }
 
-enum err scatter_levels_done(struct scatter *scatter, int block)
+enum err scatter_levels_done(struct levels *levels, int block)
 {
-    if (scatter->levels->stage[1].block == NO_BLOCK)
-        TRY(move_on(scatter));
-    TRY(free_buffers(scatter));
-    TRY(add_leaves(scatter, block));
-    return start_level(scatter, 1, block, 0);
+    if (levels->stage[levels->bottom].block == NO_BLOCK)
+        TRY(move_on(levels));
+    TRY(free_buffers(levels));
+    TRY(add_leaves(levels, block));
+    return start_level(levels, levels->bottom, block, 0);
 }

@@ -120,11 +120,13 @@
  * comm --nodes N: steps over N nodes of this machine, whose links have --mbit a second
  * (tests/bench/nodes; root), on two microbatches of short samples, so that they are
  * mostly exchange. hsdp is zero3 with a node as its shard group; zero1-flat and ddp-flat
- * exchange nothing before backward has ended. The bytes are those of the nodes' interfaces.
+ * exchange nothing before backward has ended; experts is zero3 of another model, whose experts
+ * two neighbours share (on nodes of several ranks). The bytes are those of the nodes' interfaces.
  *   strategies    for each step_ms, between_bytes of a step, all nodes', least_bytes (one
  *                 value of each element from each node to each other: of gradients
  *                 once a step, with zero2 and zero3 once a microbatch; of weights
- *                 once a step, with zero3 as often as a block is gathered), ratio
+ *                 once a step, with zero3 as often as a block is gathered, but of
+ *                 experts once), ratio
  *   internode_bytes_ratio  the largest of these ratios but those of the flat ones
  *   internode_time_ratio   zero3's step_ms over that of a flat exchange, in which every
  *                          rank sends to every other

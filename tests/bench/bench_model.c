@@ -98,15 +98,25 @@ static enum err make_batch(struct bench_model *bench)
     return ERR_OK;
 }
 
-/* What may fail on one rank alone. */
+/* What may fail on one rank alone: before there is a replica, ... */
+static enum err open_params(struct bench_model *bench, int threads)
+{
+    bench->ctx.threads = threads;
+    TRY(kernels_find("cpu", "auto", &bench->kernels));
+    return params_create(&bench->kind->config, &bench->params);
+}
+
+/* ... and with its groups. */
 static enum err open_model(struct bench_model *bench, int threads, int leaves)
 {
     const struct bench_model_kind *kind = bench->kind;
+    const struct group_access *experts = replica_experts(bench->replica);
     struct model_options options = { .threads = threads,
                                      .samples = kind->samples / leaves,
-                                     .seq_len = kind->seq_len };
-    TRY(kernels_find("cpu", "auto", &bench->kernels));
-    TRY(params_create(&kind->config, &bench->params));
+                                     .seq_len = kind->seq_len,
+                                     .expert_degree =
+                                         experts != NULL ? experts->size : 1,
+                                     .experts = experts };
     TRY(model_create(&kind->config, bench->params, bench->kernels, &options,
                      &bench->model));
     bench->ctx = *model_ctx(bench->model);
@@ -129,9 +139,10 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
     bench->comm = comm;
     bench->leaves = leaves;
     kernels_spread_threads(threads);
-    TRY_OUT(comm_agree(comm, open_model(bench, threads, leaves)));
+    TRY_OUT(comm_agree(comm, open_params(bench, threads)));
     TRY_OUT(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
                            options, &bench->replica));
+    TRY_OUT(comm_agree(comm, open_model(bench, threads, leaves)));
     TRY_OUT(replica_init(bench->replica, SEED, NULL));
     *out = bench;
     bench = NULL;

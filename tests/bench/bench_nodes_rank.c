@@ -24,28 +24,33 @@ static const struct kind {
     enum replica_strategy strategy;
     bool node, fast, flat; /* a node is a shard group */
     int gradients;         /* exchanges of a step */
-    int passes; /* over the layers that gather weights; 0: all once */
+    int passes;  /* over the layers that gather weights; 0: all once */
+    int experts; /* expert_degree, of the other model */
 } kinds[] = {
-    { "zero1", REPLICA_ZERO1, false, false, false, 1, 0 },
-    { "zero2", REPLICA_ZERO2, false, false, false, MICROSTEPS, 0 },
+    { "zero1", REPLICA_ZERO1, false, false, false, 1, 0, 0 },
+    { "zero2", REPLICA_ZERO2, false, false, false, MICROSTEPS, 0, 0 },
     [ZERO3] = { "zero3", REPLICA_ZERO3, false, false, false, MICROSTEPS,
-                2 * MICROSTEPS },
+                2 * MICROSTEPS, 0 },
     [FAST] = { "zero3-fast", REPLICA_ZERO3, false, true, false, MICROSTEPS,
-               2 * MICROSTEPS },
+               2 * MICROSTEPS, 0 },
     [FLAT] = { "zero3-flat", REPLICA_ZERO3, false, false, true, MICROSTEPS,
-               2 * MICROSTEPS },
-    { "hsdp", REPLICA_ZERO3, true, false, false, 1, 0 },
+               2 * MICROSTEPS, 0 },
+    { "hsdp", REPLICA_ZERO3, true, false, false, 1, 0, 0 },
     /* "flat": their exchange begins when the last backward has ended */
-    { "zero1-flat", REPLICA_ZERO1, false, false, true, 1, 0 },
-    { "ddp", REPLICA_DDP, false, false, false, 1, 0 },
-    { "ddp-flat", REPLICA_DDP, false, false, true, 1, 0 },
+    { "zero1-flat", REPLICA_ZERO1, false, false, true, 1, 0, 0 },
+    { "ddp", REPLICA_DDP, false, false, false, 1, 0, 0 },
+    { "ddp-flat", REPLICA_DDP, false, false, true, 1, 0, 0 },
+    { "experts", REPLICA_ZERO3, false, false, false, MICROSTEPS, 2 * MICROSTEPS,
+      2 },
+    { "experts-flat", REPLICA_ZERO3, false, false, true, MICROSTEPS,
+      2 * MICROSTEPS, 2 },
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 struct bench {
     struct comm *comm;
     struct topology *topology;
-    struct bench_model_kind model;
+    struct bench_model_kind model, moe;
     double seconds[ROUNDS_MAX];
     double ms[KINDS];
     double worst; /* ratio of bytes */
@@ -95,14 +100,17 @@ static enum err one_step(struct bench *b, struct bench_model *model,
 }
 
 /* Elements of weights that have to come to a rank in a step: where forward and backward
- * turn, the blocks that are there stay (src/parallel/gather.h). */
+ * turn, the blocks that are there stay (src/parallel/gather.h). Experts come once. */
 static double gathered(const struct kind *kind, const struct params *params)
 {
-    int last = params->block_count - 1, layers = params->block_count - 2;
+    int last = params->block_count - 1, layers = params_layer(params, last);
     double ends =
         (double)(params->blocks[0].elements + params->blocks[last].elements);
     double kept = (kind->passes - 1) * (PREFETCH + 1.0) / layers;
     double times = kind->passes > 0 ? kind->passes - kept : 1.0;
+    for (int b = 0; b <= last && kind->experts > 0; b++)
+        if (params->blocks[b].kind == PARAM_BLOCK_EXPERTS)
+            ends += (double)params->blocks[b].elements;
     return ends + times * ((double)params->elements - ends);
 }
 
@@ -136,12 +144,14 @@ static enum err measure(struct bench *b, size_t k, double seconds)
         .strategy = kinds[k].strategy,
         .shard_degree = kinds[k].node ? b->topology->most : 0,
         .prefetch = PREFETCH,
+        .expert_degree = kinds[k].experts,
         .slots = b->model.samples,
         .leaves = 1,
         .exact = !kinds[k].fast,
         .flat = kinds[k].flat,
     };
-    TRY_OUT(bench_model_join(&b->model, 1, b->comm, &options, &model));
+    TRY_OUT(bench_model_join(kinds[k].experts > 0 ? &b->moe : &b->model, 1,
+                             b->comm, &options, &model));
     TRY_OUT(one_step(b, model, &ignored)); /* it touches memory */
     TRY_OUT(all_sent(b, &from));
     for (begin = clock_now(); go != 0;) {
@@ -160,6 +170,19 @@ out:
     return rc;
 }
 
+/* Of 6 million parameters, 8 experts of width 256 in each of 4 layers. */
+static enum err find_experts(struct bench *b)
+{
+    struct model_config *config = &b->moe.config;
+    TRY(bench_model_find("moe", &b->moe));
+    b->moe.samples = b->model.samples;
+    b->moe.seq_len = b->model.seq_len;
+    config->n_layers = config->n_heads = config->n_kv_heads = 4;
+    config->d_model = config->ffn_width = 256;
+    config->tied = true;
+    return model_config_check(config);
+}
+
 enum err bench_nodes_rank(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
@@ -170,8 +193,10 @@ enum err bench_nodes_rank(const struct bench_options *options, json_t **result)
     TRY_OUT(bench_model_find(options->model, &b.model));
     b.model.samples = MICROSTEPS * comm_size(b.comm);
     b.model.seq_len = LEAF_TOKENS;
+    TRY_OUT(find_experts(&b));
     for (size_t k = 0; k < KINDS; k++)
-        TRY_OUT(measure(&b, k, options->seconds / (double)KINDS));
+        if (kinds[k].experts <= b.topology->least)
+            TRY_OUT(measure(&b, k, options->seconds / (double)KINDS));
     *result = json_pack(
         "{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:O}", "bench", "comm", "model",
         b.model.name, "nodes", b.topology->nodes, "ranks", b.topology->ranks,
