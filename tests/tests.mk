@@ -19,8 +19,8 @@ TEST_SRC := $(if $(HAVE_CXX),$(TEST_SRC),$(foreach t,$(TEST_SRC),$(if $(findstri
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,%_nvcc.c) $(if $(HAVE_CUDNN),,%_dnn_nvcc.c),$(TEST_SRC))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 # one wrapper for each number of ranks, for prove
-ranks_of  = $(foreach d,1 2 3 4 5 6 7 8,$(findstring $(d),$(lastword $(subst _n, ,$(1)))))
-TESTS_N  := $(shell printf '%s\n' $(TEST_BIN) | grep -E '_n[1-8]+$$')
+ranks_of  = $(foreach d,1 2 3 4 5 6 7 8 9,$(findstring $(d),$(lastword $(subst _n, ,$(1)))))
+TESTS_N  := $(shell printf '%s\n' $(TEST_BIN) | grep -E '_n[1-9]+$$')
 TESTS_1  := $(filter-out $(TESTS_N),$(TEST_BIN))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
 TESTS_EMU := $(foreach t,$(TEST_BIN),$(if $(findstring _emu,$(t)),$(t)))

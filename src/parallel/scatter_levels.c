@@ -102,6 +102,10 @@ static enum err make_route(struct levels *levels,
     *fits = route_saves(levels->route, most);
     levels->bottom = each > 1 ? 1 : 2;
     levels->top = route_turn_levels(levels->route) - 1;
+    /* Pieces of several rounds do not lie together, and an operation has no more than a
+     * message to and from each; nodes of several ranks stay below that. */
+    if (levels->bottom == 2 && levels->top > 2 && o->own_leaves > 1)
+        *fits = false;
     for (int level = 1; level <= levels->top; level++)
         *fits =
             *fits && pipelines * most[level] <= REQUESTS &&

@@ -37,6 +37,8 @@ static const struct layout layouts[] = {
     { 8, { 2, 2, 2, 2 }, 0, "4 nodes of 2" },
     { 8, { 2, 2, 2, 2 }, 2, "4 nodes of 2, by pairs of nodes" },
     { 8, { 4, 4 }, 0, "2 nodes of 4" },
+    /* each of 8 would bring together what 7 others send of two pieces */
+    { 9, { 5, 4 }, 8, "9 ranks that nodes do not join, 8 and 1" },
 };
 
 static const struct batch {
