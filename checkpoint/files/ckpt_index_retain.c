@@ -51,7 +51,9 @@ enum err ckpt_index_unpin(const char *checkpoint_dir)
 bool ckpt_index_pinned(const char *checkpoint_dir)
 {
     char path[FSIO_PATH_MAX];
-    return pin_path(path, checkpoint_dir) == ERR_OK && fsio_exists(path);
+    /* what cannot be looked at may be */
+    return pin_path(path, checkpoint_dir) == ERR_OK &&
+           (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR));
 }
 
 enum err ckpt_index_pin_inherit(const char *from_dir, const char *to_dir)

@@ -1,6 +1,7 @@
 /* Reads small files of /sys and /proc, each in one read, as the kernel gives them. */
 #include "src/base/sysfile.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,11 +16,13 @@ static bool read_once(char *out, size_t bytes, const char *format,
 {
     char path[FSIO_PATH_MAX];
     ssize_t got = -1;
+    errno = ENAMETOOLONG;
     int length = vsnprintf(path, sizeof path, format, arguments);
     int fd = length < 0 || (size_t)length >= sizeof path
                  ? -1
                  : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) {
+        errno = ENODATA;
         got = read(fd, out, bytes - 1);
         close(fd);
     }

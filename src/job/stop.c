@@ -181,7 +181,7 @@ static void stop_fourth(int number)
 static void stop_end(void)
 {
     atomic_store(&stop_third_at, clock_now());
-    (void)stop_handle(SIGINT, stop_fourth, 0);
+    (void)stop_handle(SIGINT, stop_fourth, SA_RESTART);
     log_error("third Ctrl-C: ended without a checkpoint; the same command goes "
               "on from the newest one");
     pthread_mutex_lock(&stop_watched.mutex);

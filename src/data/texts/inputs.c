@@ -211,8 +211,11 @@ static enum err inputs_operand(struct inputs *inputs, const char *path)
     if (!S_ISDIR(status.st_mode))
         return inputs_add(inputs, path, &status);
     inputs->folders++;
+    const char *remedy = inputs->remedy; /* of those before */
     TRY(inputs_folder(inputs, path, 0));
     TRY(inputs_split(inputs, before, path));
+    if (inputs->remedy == NULL)
+        inputs->remedy = remedy;
     if (inputs->count == before && inputs->passed_first != NULL)
         return err_set(ERR_DATA, "%s has no text in it: %s; the first: %s%s",
                        path, inputs_passed(inputs, passed, sizeof passed),
