@@ -126,8 +126,8 @@ enum err ckpt_index_prune(const char *run_dir,
 
 /* A pin is a file PINNED in the step's folder that holds the reason; retention
  * passes over the step. Pinning again changes the reason; unpinning what is not
- * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. For any
- * process: they touch nothing else. */
+ * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. Where that
+ * cannot be looked at it counts as pinned. For any process. */
 enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason);
 enum err ckpt_index_unpin(const char *checkpoint_dir);
 bool ckpt_index_pinned(const char *checkpoint_dir);
