@@ -238,11 +238,16 @@ says() {
     [ "$status" -eq 0 ]
     train 1 "$DIR/start" train.max_duration=1ba "${LLAMA[@]}" \
         model.weights="$DIR/back" optimizer.lr=1e-30 model.weights_tokenizer=any
-    "$HF" export "$DIR/start" --out "$DIR/hf"
+    run "$HF" export "$DIR/start" --out "$DIR/hf"
+    [[ "$output" == *'the pad_token, token 35, is a piece of texts for the tokenizer'* ]]
+    [[ "$output" == *'takes it as special, and texts with "e" get other tokens'* ]]
     "$HF" export "$DIR/hf" --out "$DIR/again"
     "$HF" export "$DIR/start" --format gguf --out "$DIR/m.gguf"
     "$HF" export "$DIR/m.gguf" --out "$DIR/ofgguf"
-    diff -r "$DIR/hf" "$DIR/again" --exclude=README.md
+    diff -r "$DIR/hf" "$DIR/again" --exclude=README.md --exclude=tokenizer.json
+    # who reads a folder has its named tokens added, as transformers has
+    [ "$(grep -c '"special": true' "$DIR/hf/tokenizer.json")" -eq 1 ]
+    [ "$(grep -c '"special": true' "$DIR/again/tokenizer.json")" -eq 3 ]
     for folder in hf ofgguf; do
         tr -d ' \n' <"$DIR/$folder/generation_config.json" >"$DIR/flat"
         cat "$DIR/flat"

@@ -172,14 +172,22 @@ static enum err write_config(const struct hf_model *model, enum arch arch,
 static enum err make_name(const struct hf_files *files, const char *key,
                           int32_t token, json_t **out)
 {
+    static const char where[] = "the model's tokenizer";
     char *text = NULL;
     *out = NULL;
     if (token < 0)
         return ERR_OK;
-    TRY(hf_files_token_text(files, "the model's tokenizer", token, &text));
+    TRY(hf_files_token_text(files, where, token, true, &text));
+    bool added = text != NULL;
+    if (!added)
+        TRY(hf_files_token_text(files, where, token, false, &text));
+    if (!added && text != NULL)
+        log_warn("the %s, token %d, is a piece of texts for the tokenizer: who "
+                 "reads the folder takes it as special, and texts with \"%s\" "
+                 "get other tokens",
+                 key, token, text);
     if (text == NULL && strcmp(key, "pad_token") != 0)
-        return err_set(ERR_DATA,
-                       "the model's tokenizer has no token %d, its %s", token,
+        return err_set(ERR_DATA, "%s has no token %d, its %s", where, token,
                        key);
     *out = text == NULL ? NULL : json_string(text);
     bool lost = text != NULL && *out == NULL;

@@ -65,7 +65,7 @@ static void check_files(char *text, size_t bytes)
     assert(tokens.bos < tokens.vocab || tokens.vocab == 0);
     assert(tokens.eos < tokens.vocab || tokens.vocab == 0);
     free(tokens.generation);
-    if (hf_files_token_text(&files, "fuzz", tokens.eos, &name) == ERR_OK)
+    if (hf_files_token_text(&files, "fuzz", tokens.eos, false, &name) == ERR_OK)
         free(name);
 }
 

@@ -366,11 +366,12 @@ out:
 }
 
 enum err hf_files_token_text(const struct hf_files *files, const char *where,
-                             int32_t token, char **text)
+                             int32_t token, bool added_only, char **text)
 {
     assert(files != NULL && where != NULL && text != NULL);
     struct vocabulary vocabulary;
     enum err rc = open_vocabulary(files, where, &vocabulary);
+    vocabulary.vocab = added_only ? NULL : vocabulary.vocab;
     const char *found = rc == ERR_OK ? find_text(&vocabulary, token) : NULL;
     *text = NULL;
     if (found != NULL)

@@ -3,6 +3,7 @@
  * begin and end texts. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,7 @@ enum err hf_files_tokens(const struct hf_files *files, const char *where,
                          const char *config, size_t config_bytes,
                          struct hf_tokens *out);
 
-/* The text of a token, malloc'ed; NULL: there is none of this number. */
+/* The text of a token, malloc'ed; NULL: there is none of this number, or none
+ * that is in the list of added ones where only these count. */
 enum err hf_files_token_text(const struct hf_files *files, const char *where,
-                             int32_t token, char **text);
+                             int32_t token, bool added_only, char **text);
