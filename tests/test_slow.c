@@ -21,6 +21,7 @@ struct table {
     int64_t from, to; /* of its steps */
     double factor;    /* of its work in them */
     bool bursts;      /* three times the work for up to six steps */
+    double step_s;    /* 0: a tenth of a second */
     double loader;    /* share of the steps in [from, to) */
     double rate;      /* of the usual one, likewise */
 };
@@ -69,6 +70,7 @@ static struct outcome course(const struct table *t, int64_t steps)
         fill(t, step, held);
         double noise = 1 + NOISE * rng_normal(t->seed, 2, (uint64_t)step);
         struct slow_seen seen = { .step = step, .work_s = work_s };
+        seen.step_s = t->step_s > 0 ? t->step_s : 0.1;
         seen.loader = held ? t->loader : 0.02;
         seen.rate = 1e6 * noise * (held && t->rate > 0 ? t->rate : 1);
         int count = slow_step(slow, &seen, verdicts);
@@ -166,6 +168,35 @@ static void test_others(void)
     tap_is_int(course(&rate, 220).named, 0, "one at 0.9 is not");
 }
 
+/* What a scheduler does for less than a second is told of nobody, however many steps
+ * that are; what goes on is. */
+static void test_short(void)
+{
+    static const struct {
+        const char *what;
+        struct table t;
+    } rows[] = {
+        { "a rank", { .slow = 1, .factor = 1.3 } },
+        { "samples", { .slow = -1, .loader = 0.4 } },
+        { "the rate", { .slow = -1, .rate = 0.6 } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct table t = rows[i].t;
+        t.ranks = 4;
+        t.window = 20;
+        t.step_s = 0.004;
+        t.from = 101;
+        t.to = 301;
+        tap_is_int(course(&t, 1000).named, 0, "%s: 0.8 s in steps of 4 ms",
+                   rows[i].what);
+        t.to = 501;
+        struct outcome out = course(&t, 1000);
+        tap_ok(out.named == 1 && out.over == 1 && out.wrong == 0 &&
+                   out.first - t.from < 300,
+               "and 1.6 s");
+    }
+}
+
 /* What is done about one that stays slow: a row for each rule, and for its edge. */
 static void test_act(void)
 {
@@ -219,7 +250,7 @@ static void test_worst(void)
 {
     struct slow *slow = NULL;
     struct slow_verdict verdicts[SLOW_VERDICTS];
-    struct slow_seen seen = { .work_s = work_s, .rate = 1 };
+    struct slow_seen seen = { .step_s = 1, .work_s = work_s, .rate = 1 };
     if (slow_create(8, 8, &slow) != ERR_OK)
         return;
     for (seen.step = 1; seen.step <= 24; seen.step++) {
@@ -244,7 +275,7 @@ static void test_rate(void)
 {
     struct slow *slow = NULL;
     struct slow_verdict verdicts[SLOW_VERDICTS];
-    struct slow_seen seen = { .rate = 1 };
+    struct slow_seen seen = { .step_s = 1, .rate = 1 };
     if (slow_create(2, 8, &slow) != ERR_OK)
         return;
     for (seen.step = 1; seen.step <= 40; seen.step++) {
@@ -265,7 +296,7 @@ static void test_many(void)
     struct slow *slow = NULL;
     struct slow_verdict verdicts[SLOW_VERDICTS];
 
-    struct slow_seen seen = { .work_s = work_s, .rate = 1 };
+    struct slow_seen seen = { .step_s = 1, .work_s = work_s, .rate = 1 };
     int named = 0, most = 0;
     double best_s = 1e9;
     for (int r = 0; r < RANKS_MAX; r++)
@@ -296,6 +327,7 @@ int main(void)
     test_clean(8, false);
     test_clean(8, true);
     test_recovered();
+    test_short();
     test_others();
     test_act();
     test_worst();

@@ -13,6 +13,7 @@
 #define DEVIATIONS 4.0 /* robust ones */
 #define NORMAL 1.4826  /* standard deviation / median absolute one */
 #define BEYOND_S 0.001 /* what clocks and schedulers do to any step */
+#define LEAST_S 1.0    /* for which schedulers leave a rank beside another */
 #define LOADER 0.25    /* of a step */
 #define RATE_LEAST 0.8 /* of the windows before */
 #define WINDOWS_MAX 64 /* that are remembered */
@@ -27,13 +28,14 @@ struct tally {
     int64_t since; /* the first slow one of a row that has not gone by */
     double sum;    /* of the factors of its slow steps */
     int64_t count; /* of them */
+    double held_s; /* since there would be a verdict */
     bool told;
 };
 
 struct slow {
     int ranks, window;
     struct tally loader, rate;
-    double rates[SLOW_WINDOW_MAX], medians[WINDOWS_MAX];
+    double rates[SLOW_WINDOW_MAX], rates_s, medians[WINDOWS_MAX];
     int rate_count, windows;
     double *values; /* [ranks] scratch */
     struct tally of_rank[];
@@ -64,11 +66,11 @@ void slow_destroy(struct slow *slow)
 /* --- verdicts --- */
 
 /* True: there is a verdict of it. */
-static bool count(const struct slow *slow, struct tally *tally, int64_t step,
-                  bool is_slow, double factor)
+static bool count(const struct slow *slow, struct tally *tally,
+                  const struct slow_seen *seen, bool is_slow, double factor)
 {
     if (tally->bits == 0) {
-        tally->since = step;
+        tally->since = seen->step;
         tally->sum = 0.0;
         tally->count = 0;
     }
@@ -79,8 +81,11 @@ static bool count(const struct slow *slow, struct tally *tally, int64_t step,
         tally->count++;
     }
     int slow_steps = __builtin_popcountll(tally->bits);
-    return tally->told ? 4 * slow_steps <= slow->window
-                       : 4 * slow_steps >= 3 * slow->window;
+    if (tally->told)
+        return 4 * slow_steps <= slow->window;
+    bool holds = 4 * slow_steps >= 3 * slow->window;
+    tally->held_s = holds ? tally->held_s + seen->step_s : 0.0;
+    return holds && tally->held_s >= LEAST_S;
 }
 
 struct verdicts {
@@ -117,7 +122,7 @@ static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
         struct tally *tally = &slow->of_rank[r];
         bool is_slow = seen->work_s[r] > limit_s;
         if ((is_slow || tally->bits != 0 || tally->told) &&
-            count(slow, tally, seen->step, is_slow,
+            count(slow, tally, seen, is_slow,
                   seen->work_s[r] / fmax(median, BEYOND_S)))
             tell(out, tally, SLOW_RANK, r);
     }
@@ -126,8 +131,7 @@ static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
 static void judge_loader(struct slow *slow, const struct slow_seen *seen,
                          struct verdicts *out)
 {
-    if (count(slow, &slow->loader, seen->step, seen->loader > LOADER,
-              seen->loader))
+    if (count(slow, &slow->loader, seen, seen->loader > LOADER, seen->loader))
         tell(out, &slow->loader, SLOW_LOADER, seen->loader_rank);
 }
 
@@ -145,7 +149,9 @@ static void judge_window(struct slow *slow, struct verdicts *out)
     bool drops = best < RATE_LEAST * usual;
     if (!drops)
         slow->medians[slow->windows++ % WINDOWS_MAX] = median;
-    if (drops == slow->rate.told)
+    slow->rate.held_s = drops ? slow->rate.held_s + slow->rates_s : 0.0;
+    slow->rates_s = 0.0;
+    if (drops == slow->rate.told || (drops && slow->rate.held_s < LEAST_S))
         return;
     slow->rate.sum = usual > 0.0 ? median / usual : 1.0;
     slow->rate.count = 1;
@@ -158,10 +164,12 @@ static void judge_rate(struct slow *slow, const struct slow_seen *seen,
     if (seen->fresh) {
         slow->windows = slow->rate_count = 0;
         slow->rate.told = false;
+        slow->rate.held_s = slow->rates_s = 0.0;
     }
-    if (slow->rate_count == 0 && !slow->rate.told)
+    if (slow->rate_count == 0 && slow->rate.held_s == 0.0)
         slow->rate.since = seen->step;
     slow->rates[slow->rate_count++] = seen->rate;
+    slow->rates_s += seen->step_s;
     if (slow->rate_count < slow->window)
         return;
     slow->rate_count = 0;

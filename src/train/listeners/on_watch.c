@@ -226,7 +226,7 @@ static enum err watch_handle(void *self, enum event event,
 {
     struct on_watch *watch = self;
     struct slow_verdict verdicts[SLOW_VERDICTS];
-    struct slow_seen seen = { .step = step->step };
+    struct slow_seen seen = { .step = step->step, .step_s = step->step_s };
     (void)event, (void)asks;
     if (watch->slow == NULL)
         return ERR_OK;
