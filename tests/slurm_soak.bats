@@ -32,8 +32,8 @@ soaks() {
     while read -r seed minutes kinds; do
         [[ $seed != '#'* ]] || continue
         [ "$(jobs -rp | wc -l)" -lt 2 ] || wait -n || :
-        { soaks "$seed" "$minutes" "$kinds" && touch "$BATS_TEST_TMPDIR/$seed.passed"; } \
-            </dev/null >"$BATS_TEST_TMPDIR/$seed.out" 2>&1 &
+        out="$BATS_TEST_TMPDIR/$seed $kinds.out"
+        { soaks "$seed" "$minutes" "$kinds" && touch "${out%.out}.passed"; } </dev/null >"$out" 2>&1 &
     done <"$BATS_TEST_DIRNAME/soak_cluster.seeds"
     wait
     for out in "$BATS_TEST_TMPDIR"/*.out; do

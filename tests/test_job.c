@@ -43,6 +43,11 @@ static void test_pause(void)
         { "ended=itself code=85 state=RUNNING room=yes" BACK, 0 },
         { "ended=itself code=1 futile=2 scavenged=no state=RUNNING room=yes",
           0 },
+        /* of no attempts in vain only those that wait for a node */
+        { "ended=itself excused=yes code=137 state=RUNNING room=yes", 0 },
+        { "ended=itself excused=yes code=236 state=RUNNING room=yes", 10 },
+        { "ended=itself excused=yes futile=1 code=237 state=RUNNING room=yes",
+          0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512], *words[WORDS_MAX];
@@ -71,7 +76,8 @@ static void test_rows(void)
           "retry 0 restart 143 true: ended by signal 15" },
         /* srun's own, where it could not start the ranks */
         { "ended=itself code=233 advanced=yes" ROOM,
-          "retry 0 restart 233 true: exit code 233" },
+          "retry 0 restart 233 true: Slurm could not reach a node of the step "
+          "(exit code 233)" },
         { "ended=itself code=137 room_came=yes" ROOM,
           "retry 0 restart 137 null: killed (SIGKILL): out of memory?" },
         /* who has ended its ranks has said why */

@@ -173,6 +173,12 @@ static void not_begun(const struct job_facts *f, struct job_decision *d)
     requeue(f, d);
 }
 
+/* srun's codes for Slurm's errors 1001 to 1004, modulo 256. */
+static bool unreached(int code)
+{
+    return code >= 233 && code <= 236;
+}
+
 /* What the code of a step means where no rank has said anything. */
 static enum job_what judge_code(int code, struct job_decision *d)
 {
@@ -195,7 +201,10 @@ static enum job_what judge_code(int code, struct job_decision *d)
         }
     bool signal = code > SIGNAL_CODES && code <= SIGNAL_CODES + SIGNALS;
     snprintf(d->reason, sizeof d->reason,
-             signal ? "ended by signal %d" : "exit code %d",
+             signal            ? "ended by signal %d"
+             : unreached(code) ? "Slurm could not reach a node of the step "
+                                 "(exit code %d)"
+                               : "exit code %d",
              signal ? code - SIGNAL_CODES : code);
     return JOB_RETRY;
 }
@@ -290,8 +299,10 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
             /* What keeps ranks from beginning is often the cluster, which is
              * restarted or has not yet seen which node is dead; a start that has
              * taken its time was time enough. */
+            int tries = unreached(f->code) ? 1 : 0;
+            tries = d->futile > tries ? d->futile : tries;
             if (!f->opened && f->ended != JOB_START)
-                d->pause_s = PAUSE_S * d->futile * d->futile;
+                d->pause_s = PAUSE_S * tries * tries;
             decide(d, JOB_RETRY, 0, "restart");
             if (d->pause_s > 0)
                 say(d, "going on in %d s: %.900s", d->pause_s, d->reason);
