@@ -40,6 +40,17 @@ figures() {
         length == 4 and max < 1e-7' "$DIR/one/metrics.jsonl"
 }
 
+@test "alerts of GPUs that the ledger has are counted, those of this attempt" {
+    mkdir "$DIR/alerts"
+    for attempt in 1 1 2; do
+        echo '{"event":"gpu-alert","time":1.5,"attempt":'$attempt',"node":"n1","code":"GPU_SLOWED",' \
+            '"reason":"it says","fatal":false}' >>"$DIR/alerts/ledger.jsonl"
+    done
+    train 1 "$DIR/alerts" "${SMALL[@]}" monitor.system=12ba
+    [ "$(figures "$DIR/alerts" '^gpu/alerts$' | xargs)" = "12 gpu/alerts 2 24 gpu/alerts 2" ]
+    [ "$(figures "$DIR/one" '^gpu/alerts$' | wc -l)" = 0 ]
+}
+
 @test "the same figures on two and four ranks" {
     train 2 "$DIR/two" "${SMALL[@]}" "${EVERY[@]}" parallel.strategy=zero3
     train 4 "$DIR/four" "${SMALL[@]}" "${EVERY[@]}" parallel.strategy=ddp

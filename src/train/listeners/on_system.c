@@ -13,6 +13,7 @@
  *   gpu/utilization (mean), gpu/memory, gpu/temperature (largest), gpu/power
  *   (of all), gpu/clock (MHz, smallest), gpu/throttled, gpu/power_capped (how
  *   many GPUs are slowed down by heat or supply; by their power limit)
+ *   gpu/alerts               of this attempt (tessera-health watch), where there are any
  *   energy_j                 joules of all nodes' processors and GPUs
  *
  * What a machine does not tell is left out. */
@@ -30,10 +31,12 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/new.h"
+#include "src/job/ledger.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/run/run.h"
 
-#define KEEP_S 60.0 /* energy is read so often at least */
+#define KEEP_S 60.0            /* energy is read so often at least */
+#define ALERTS_TAIL (64 << 10) /* of the ledger: bytes that are looked at */
 
 /* --- its GPU, by the health check's declarations of NVML --- */
 
@@ -281,7 +284,33 @@ struct on_system {
     struct system_reader reader;
     struct system_part *parts; /* [ranks] */
     const char **hosts;        /* [ranks] */
+    double alerts;
 };
+
+struct alerts {
+    int attempt;
+    double count;
+};
+
+static enum err count_alert(void *arg, json_t *line)
+{
+    struct alerts *alerts = arg;
+    const char *event = json_string_value(json_object_get(line, "event"));
+    alerts->count +=
+        event != NULL && strcmp(event, "gpu-alert") == 0 &&
+        json_integer_value(json_object_get(line, "attempt")) == alerts->attempt;
+    return ERR_OK;
+}
+
+static void tell_alerts(struct on_system *on, struct tracking_list *out)
+{
+    struct alerts alerts = { .attempt = on->run->attempt };
+    (void)ledger_each_line(on->run->settings.run.dir, "ledger.jsonl",
+                           ALERTS_TAIL, count_alert, &alerts);
+    on->alerts = fmax(on->alerts, alerts.count);
+    if (on->alerts > 0)
+        tracking_list_add(out, "gpu/alerts", on->alerts);
+}
 
 static void on_system_destroy(void *self)
 {
@@ -339,6 +368,7 @@ static enum err on_system_handle(void *self, enum event event,
     system_parts_tell(on->parts, step->ranks, on->hosts, step->scalars);
     if (fsio_free_bytes(on->run->settings.run.dir, &bytes) == ERR_OK)
         tracking_list_add(step->scalars, "system/disk_free", (double)bytes);
+    tell_alerts(on, step->scalars);
     return ERR_OK;
 }
 
