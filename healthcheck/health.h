@@ -170,6 +170,9 @@ struct health_env {
      * hbm:HOST:slow,hang:fs"; NULL: none */
     const char *inject;
     const char *only; /* checks by their ids; NULL: all of the phase */
+    /* where not NULL, what the one check that keeps something keeps it in, and not in
+     * files: HEALTH_PAST_BYTES that processes share, zeros at first */
+    char *past;
 };
 
 /* What a check found; travels through a pipe. */
@@ -178,7 +181,8 @@ struct health_result {
     enum health_state state;
     char code[24]; /* "SHM_FULL"; empty when ok */
     char unit[16];
-    char text[80];    /* one short clause for people; may be empty */
+    char text[80]; /* one short clause for people; may be empty; of one that is
+                       * ok: why it could not look */
     char table[4096]; /* measurements for people, whole lines; may be empty */
     double value;
     double limit;      /* 0: none */

@@ -79,21 +79,26 @@ bool health_gpu_found(struct health_result *out, enum health_state state,
                       const char *code, int gpu, const char *bus,
                       const char *format, ...)
 {
-    char text[256];
+    char text[256], line[sizeof out->text];
     va_list arguments;
     assert(gpu < 0 || bus != NULL);
-    if (health_worse(out->state, state) == out->state)
+    if (state == HEALTH_OK)
         return false;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    out->state = state;
-    snprintf(out->code, sizeof out->code, "%s", code);
     if (gpu >= 0)
-        snprintf(out->text, sizeof out->text, "GPU %d %.15s: %.46s", gpu, bus,
-                 text);
+        snprintf(line, sizeof line, "GPU %d %.15s: %.46s", gpu, bus, text);
     else
-        snprintf(out->text, sizeof out->text, "%.79s", text);
+        snprintf(line, sizeof line, "%.79s", text);
+    size_t used = strlen(out->table), room = sizeof out->table - used;
+    int bytes = snprintf(out->table + used, room, "%s %s %s\n",
+                         health_state_name(state), code, line);
+    if ((size_t)bytes >= room)
+        out->table[used] = '\0';
+    if (health_worse(out->state, state) == out->state)
+        return false;
+    health_say(out, state, code, "%s", line);
     return true;
 }
 

@@ -11,7 +11,8 @@
  * identity of PCI devices only, which ask no device. */
 int health_gpu_expected(const struct health_env *env);
 
-/* Makes a finding the result if it is graver than what is there, and says whether
+/* Adds a finding to the table, as a line "STATE CODE TEXT" (of those for which there is
+ * room), and makes it the result if it is graver than what is there, and says whether
  * it is. The text begins with the GPU's number and PCI address, if it has one. */
 bool health_gpu_found(struct health_result *out, enum health_state state,
                       const char *code, int gpu, const char *bus,

@@ -105,16 +105,22 @@ out:
     return rc;
 }
 
-enum err health_kmsg_read(const char *root, double hours,
+enum err health_kmsg_read(const struct health_env *env, double hours,
                           void (*take)(void *arg, double when_s,
                                        const char *text),
-                          void *arg)
+                          void *arg, struct health_result *out)
 {
+    enum err rc = ERR_OK;
     struct kmsg kmsg = { .take = take, .arg = arg };
-    TRY(health_host_uptime(root, &kmsg.oldest_s));
+    TRY_OUT(health_host_uptime(env->root, &kmsg.oldest_s));
     kmsg.oldest_s -= hours * 3600;
-    TRY(kmsg_settled(root, &kmsg.repaired));
-    return kmsg_read(root, &kmsg);
+    TRY_OUT(kmsg_settled(env->root, &kmsg.repaired));
+    rc = kmsg_read(env->root, &kmsg);
+out:
+    if (rc == ERR_OK || health_drains(env))
+        return rc;
+    snprintf(out->text, sizeof out->text, "%.79s", err_text());
+    return ERR_OK;
 }
 
 enum err health_repaired(const char *root)

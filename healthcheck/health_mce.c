@@ -102,7 +102,7 @@ enum err health_mce(const struct health_env *env, struct health_result *out)
     struct mce mce = { .out = out };
     double most = env->limits.mce_corrected_max;
     snprintf(out->unit, sizeof out->unit, "corrected");
-    if (health_kmsg_read(env->root, env->limits.mce_hours, mce_record, &mce) !=
+    if (health_kmsg_read(env, env->limits.mce_hours, mce_record, &mce, out) !=
         ERR_OK)
         return ERR_OK;
     if (out->value > most)

@@ -58,14 +58,17 @@ void health_past_open(const struct health_env *env, const char *check,
     char *text = NULL;
     size_t bytes;
     memset(past, 0, sizeof *past);
+    past->memory = env->past;
     past->window_s = env->limits.past_hours * HOUR_S;
     health_host_boot_id(env->root, past->boot, sizeof past->boot);
     if (fsio_path(past->path, "%s" HEALTH_PAST_FOLDER "/past.%s", env->root,
                   check) != ERR_OK ||
         health_host_uptime(env->root, &past->now_s) != ERR_OK)
         past->now_s = -1;
-    else if (fsio_read_file(past->path, PAST_BYTES_MAX, &text, &bytes) ==
-             ERR_OK)
+    else if (past->memory != NULL
+                 ? (text = strndup(past->memory, HEALTH_PAST_BYTES)) != NULL
+                 : fsio_read_file(past->path, PAST_BYTES_MAX, &text, &bytes) ==
+                       ERR_OK)
         past_read(past, text);
     free(text);
 }
@@ -84,8 +87,11 @@ static void past_write(const struct health_past *past)
         fprintf(file, "%c %s %.3f %.17g %.3f %.17g\n", e->kind, e->key,
                 e->then_s[0], e->value[0], e->then_s[1], e->value[1]);
     }
-    if (fclose(file) == 0 && fsio_parent(past->path, folder) == ERR_OK &&
-        fsio_mkdirs(folder) == ERR_OK)
+    bool whole = fclose(file) == 0;
+    if (whole && past->memory != NULL)
+        snprintf(past->memory, HEALTH_PAST_BYTES, "%s", text);
+    else if (whole && fsio_parent(past->path, folder) == ERR_OK &&
+             fsio_mkdirs(folder) == ERR_OK)
         (void)fsio_write_hint(past->path, text, bytes);
     free(text);
 }

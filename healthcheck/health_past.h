@@ -10,6 +10,8 @@
 #include "healthcheck/health.h"
 
 #define HEALTH_PAST_FOLDER "/var/lib/tessera"
+#define HEALTH_PAST_BYTES                                                      \
+    (1 << 16) /* of a text in env->past, instead of a file */
 
 struct health_past_entry {
     char kind; /* PAST_COUNTER, PAST_MOST, PAST_LASTING */
@@ -20,6 +22,7 @@ struct health_past_entry {
 
 struct health_past {
     char path[1024], boot[64];
+    char *memory; /* instead of the file; or NULL */
     double now_s; /* since the start of the machine; below 0: nothing is kept */
     double window_s;
     bool changed;

@@ -138,6 +138,8 @@ void health_report_print(const struct health_verdict *verdict, FILE *file)
             fprintf(file, "  %s %s", result->code, result->text);
         else if (result->peak_ratio > 0)
             fprintf(file, "  %.2f of the peak", result->peak_ratio);
+        else if (result->text[0] != '\0')
+            fprintf(file, "  not looked at: %s", result->text);
         fputc('\n', file);
     }
     for (int i = 0; i < verdict->count; i++)

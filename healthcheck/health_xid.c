@@ -145,8 +145,8 @@ enum err health_xid_log(const struct health_env *env, struct health_result *out)
 {
     struct xid_tally tally = { .limits = &env->limits, .out = out };
     snprintf(out->unit, sizeof out->unit, "Xids");
-    TRY(health_kmsg_read(env->root, env->limits.gpu_xid_hours, xid_record,
-                         &tally));
+    TRY(health_kmsg_read(env, env->limits.gpu_xid_hours, xid_record, &tally,
+                         out));
     xid_judge(&tally);
     return ERR_OK;
 }

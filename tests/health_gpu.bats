@@ -116,13 +116,14 @@ check() {
     printf '#!/bin/sh\necho "$*" >"%s"\n' "$DIR/cancelled" >"$DIR/bin/scancel"
     printf '#!/bin/sh\nuntil [ -e "%s" ]; do sleep 0.1; done\n' "$DIR/cancelled" >"$DIR/bin/train"
     chmod +x "$DIR/bin/"*
-    echo "persistence=0" >"$DIR/gpus" # so it was at the first look
+    printf '#!/bin/bash\nprintf "[%%s]" "$@" >>"%s"\n' "$DIR/notified" >"$DIR/bin/tell"
+    chmod +x "$DIR/bin/tell"
+    export TESSERA_NOTIFY=$DIR/bin/tell
+    printf 'persistence=0\nthrottle=8\n' >"$DIR/gpus" # so it was at the first look
     export SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=4 SLURM_LOCALID=0 SLURMD_NODENAME=n2 \
         NVML_FAKE=@$DIR/gpus LD_LIBRARY_PATH=$FAKE TESSERA_ALERTS_S=0.2
     PATH=$DIR/bin:$PATH timeout 400 bash "$BATS_TEST_DIRNAME/../jobs/lib/rank.sh" \
         "$DIR/run" 2 "$DIR/bin/train" 3>&- &
-    sleep 4
-    echo "throttle=8" >"$DIR/gpus"
     until grep -q GPU_SLOWED "$DIR/run/ledger.jsonl" 2>/dev/null; do sleep 0.1; done
     sleep 1
     [ ! -e "$DIR/cancelled" ]
@@ -132,10 +133,130 @@ check() {
     [ "$(cat "$DIR/cancelled")" = "--signal=KILL 7.3" ]
     [ "$(cat "$DIR/run/reasons/attempt-0002.rank-0004.task")" = \
         "75 gpu n2: GPU_ECC GPU 1 0000:10:00.0: 3 uncorrectable memory errors" ]
+    [ "$(cat "$DIR/notified")" = \
+        "[gpu-alert][$DIR/run][7][n2: GPU_SLOWED GPU 1 0000:10:00.0: slowed by its hardware, reasons 0x8, 40 C]" ]
     [ "$(grep -c gpu-alert "$DIR/run/ledger.jsonl")" -eq 2 ]
     grep '"gpu-alert".*"GPU_SLOWED".*"fatal": false' "$DIR/run/ledger.jsonl"
     grep '"gpu-alert".*"GPU_ECC".*"fatal": true' "$DIR/run/ledger.jsonl"
     ! pgrep -f "watch --run $DIR/run"
+}
+
+# told LOOK[|LOOK...]: what a watch tells of cards that are at each look as said, then not
+# fit to go on: "CODE CARD FATAL,..."
+told() {
+    rm -rf "$DIR/run"
+    mkdir "$DIR/run"
+    tr '|' '\n' <<<"$1|recovery=1" >"$DIR/gpus"
+    NVML_FAKE=@$DIR/gpus LD_LIBRARY_PATH=$FAKE timeout 60 "$HEALTH" watch --run "$DIR/run" \
+        --attempt 1 --every 0.1 --config "$DIR/health.cfg" --root "$DIR/root" \
+        >"$DIR/said" 2>"$DIR/errors" || true
+    jq -r '"\(.code) \(.reason | split(" ")[1]) \(.fatal)"' "$DIR/run/ledger.jsonl" | paste -sd,
+}
+
+@test "alerts are of a card and a code, each once, and fatal when they stay" {
+    local looks expected failed=0
+    while IFS=: read -r looks expected; do
+        [ "$(told "$looks")" = "$expected" ] && continue
+        failed=1
+        echo "$looks: expected $expected, got:"
+        cat "$DIR/run/ledger.jsonl" "$DIR/errors"
+    done <<'END'
+throttle=8|throttle=8|throttle=8:GPU_RECOVERY 1 true
+past=3|past=3,throttle=8:GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+width=8|width=8,throttle=8:GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+persistence.0=0|persistence.0=0,throttle=8:GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+throttle.0=8|throttle.0=8,throttle=8:GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+count=2|throttle.0=8|throttle.0=8,throttle=8:GPU_SLOWED 0 false,GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+count=2|throttle=8,width=8:GPU_PCIE_WIDTH 1 false,GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+count=2|throttle=8|count=2|throttle=8:GPU_SLOWED 1 false,GPU_RECOVERY 1 true
+count=2|ecc=3|count=2|count=2|ecc=3|ecc=4:GPU_ECC 1 false,GPU_ECC 1 true
+count=2|ecc=3|count=2|ecc=3|count=2|count=2:GPU_ECC 1 false,GPU_RECOVERY 1 true
+ecc=3|count=2|ecc=3|ecc=3:GPU_ECC 1 true
+ecc=3|ecc=3|ecc=3,ecc.0=1|ecc=3,ecc.0=1:GPU_ECC 0 true
+ecc=3|ecc=3|ecc=3|ecc=9|ecc=9,recovery.0=1|recovery.0=1:GPU_RECOVERY 0 true
+count=2|count=1|count=1:GPU_MISSING driver true
+END
+    [ $failed = 0 ]
+}
+
+@test "what only several looks tell is told where the node keeps nothing of them" {
+    ln -sf /proc/uptime "$DIR/root/proc/uptime"
+    : >"$DIR/root/var" # no folder can be made there
+    echo 'gpu: { count = 2; slowed_minutes = 0.02; };' >"$DIR/health.cfg"
+    [ "$(told "count=2$(printf '|throttle=8%.0s' {1..30})")" = \
+        "GPU_SLOWED 1 false,GPU_SLOWED_LONG 1 false,GPU_RECOVERY 1 true" ]
+    [ "$(told "count=2$(printf '|throttle=8|count=2%.0s' {1..15})")" = \
+        "GPU_SLOWED 1 false,GPU_RECOVERY 1 true" ]
+    [ "$(told "count=2|corrected=5000")" = "GPU_ECC_RATE 1 false,GPU_RECOVERY 1 true" ]
+}
+
+@test "a kernel's log that only root may read is no fault of the node, and a watch says so once" {
+    local as=() watch
+    OPEN=$(mktemp -d "${TMPDIR:-/tmp}/tessera-kmsg.XXXXXX")
+    cp -r "$DIR/root" "$DIR/health.cfg" "$OPEN"
+    mkdir "$OPEN/run"
+    chmod -R a+rX "$OPEN"
+    chmod 777 "$OPEN/run"
+    DIR=$OPEN
+    chmod 600 "$DIR/root/dev/kmsg"
+    [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --clear-groups)
+    "${as[@]}" test -x "$HEALTH" || skip "another user cannot see the build"
+    [ "$(id -u)" = 0 ] || chmod 0 "$DIR/root/dev/kmsg"
+    export LD_LIBRARY_PATH=$FAKE
+    for _ in denied missing; do
+        for check in xid mce; do
+            run "${as[@]}" "$HEALTH" quick --only gpu,$check --json --config "$DIR/health.cfg" \
+                --root "$DIR/root"
+            echo "$output"
+            [ "$status" -eq 0 ]
+            [[ $output == *'"id":"'$check'"'*'"st":"ok","code":""'*'kmsg: open'* ]]
+        done
+        for node in 0 1; do
+            echo 'count=2' >"$DIR/gpus"
+            SLURM_NODEID=$node NVML_FAKE=@$DIR/gpus timeout 60 "${as[@]}" "$HEALTH" watch --every 0.1 \
+                --run "$DIR/run" --attempt 1 --config "$DIR/health.cfg" --root "$DIR/root" \
+                >"$DIR/said" 2>"$DIR/errors" 3>&- &
+            watch=$!
+            sleep 2
+            kill $watch
+            wait $watch || true
+            [ "$(grep -c 'Xids are not seen: .*dmesg_restrict' "$DIR/errors")" -eq $((1 - node)) ]
+        done
+        rm -f "$DIR/root/dev/kmsg"
+    done
+    [ "$(id -u)" = 0 ] || return 0
+    # who drains nodes has to see it
+    for phase in quick prolog epilog; do
+        gives 3 CHECK_FAILED $phase --only xid
+    done
+}
+
+teardown() {
+    rm -rf "${OPEN:-}"
+}
+
+@test "a watcher that a signal ends is started again, a few times; what asks to stop ends none" {
+    mkdir "$DIR/bin" "$DIR/run"
+    printf '#!/bin/bash\necho $BASHPID >>"%s"; exec sleep 60\n' "$DIR/watchers" \
+        >"$DIR/bin/tessera-health"
+    printf '#!/bin/bash\nuntil [ -e "%s" ]; do sleep 0.1; done\n' "$DIR/over" >"$DIR/bin/train"
+    chmod +x "$DIR/bin/"*
+    : >"$DIR/watchers"
+    SLURM_LOCALID=0 SLURMD_NODENAME=n2 bash "$BATS_TEST_DIRNAME/../jobs/lib/rank.sh" \
+        "$DIR/run" 2 "$DIR/bin/train" 2>"$DIR/errors" 3>&- &
+    for starts in {1..5}; do
+        for ((i = 0; i < 300 && $(wc -l <"$DIR/watchers") < starts; i++)); do sleep 0.1; done
+        [ "$(wc -l <"$DIR/watchers")" -eq "$starts" ]
+        sleep 0.3
+        kill -USR1 "$(tail -n 1 "$DIR/watchers")"
+        sleep 0.3
+        kill -KILL "$(tail -n 1 "$DIR/watchers")"
+    done
+    sleep 2
+    [ "$(wc -l <"$DIR/watchers")" -eq 5 ]
+    : >"$DIR/over"
+    wait $!
+    [ "$(grep -c 'has died' "$DIR/errors")" -eq 5 ]
 }
 
 @test "the kernel's log counts only where all GPUs of the node are the job's" {
@@ -150,11 +271,13 @@ check() {
             >"$DIR/root/dev/kmsg"
         if [ $ours = 2 ]; then
             wait $! || true
-            [ "$(cut -d' ' -f1 "$DIR/said")" = XID ]
+            [ "$(cut -d' ' -f1,2 "$DIR/said")" = "fatal XID" ]
+            ! grep 'not seen' "$DIR/errors"
         else
             echo "throttle=8" >"$DIR/gpus"
             until grep -q GPU_SLOWED "$DIR/run1/ledger.jsonl"; do sleep 0.1; done
             kill $!
+            grep 'Xids are not seen: 1 of the 2 GPUs of .* are not the job' "$DIR/errors"
         fi
     done
     ! grep XID "$DIR/run1/ledger.jsonl"

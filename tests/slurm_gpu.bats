@@ -50,6 +50,21 @@ alerts() {
     events xid gpu-alert | jq -r "select(.code == \"$1\") | \"\(.node) \(.fatal)\""
 }
 
+@test "where only root may read the kernel's log a dead rank is an attempt more of the job, no requeue" {
+    chmod 600 "$TESSERA_CLUSTER_DIR"/nodes/n?/kmsg
+    settings="TESSERA_ALERTS_S=1" submit hidden --nodes=2 --no-kill --requeue \
+        -- "'plugins=[\"slow.so\"]'"
+    within 300 trained hidden 20
+    mapfile -t first < <(hosts hidden)
+    "$CLUSTER" exec --root --node "${first[1]}" kill -KILL "$(rank_on "${first[1]}")"
+    completed hidden 300
+    [ "$(last hidden attempt)" -eq 2 ]
+    [ "$(job_field hidden Restarts)" -eq 0 ]
+    ! events hidden requeue
+    [ "$(grep -c 'Xids are not seen: .*dmesg_restrict' "$home/hidden.out")" -eq 2 ]
+    chmod 644 "$TESSERA_CLUSTER_DIR"/nodes/n?/kmsg
+}
+
 @test "a GPU that is slowed, then a fatal Xid on another node: left out, drained, same bits" {
     settings="TESSERA_SPARES=1 TESSERA_ALERTS_S=1" submit xid --nodes=3 --no-kill --requeue \
         -- "'plugins=[\"slow.so\"]'"

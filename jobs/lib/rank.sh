@@ -18,12 +18,35 @@ leave() # KIND WORDS...
         timeout 5 scancel --signal=KILL "$SLURM_JOB_ID.$SLURM_STEP_ID" 2>/dev/null
 }
 
+# A watcher says "alert" or "fatal", a code, words. One that a signal has ended is started
+# again, a few times; what asks the ranks to stop ends none.
 watch_gpus()
 {
-    local why
-    why=$(exec "${3%/*}/tessera-health" watch --run "$run_dir" --attempt "$attempt" \
-        --every "${TESSERA_ALERTS_S:-10}")
+    local what words why='' starts
+    trap '' USR1 USR2
+    for starts in {1..5}; do
+        while read -r what words; do
+            case $what in
+            alert) notify "$SLURMD_NODENAME: $words" ;;
+            fatal) why=$words ;;
+            esac
+        done < <(exec "${3%/*}/tessera-health" watch --run "$run_dir" \
+            --attempt "$attempt" --every "${TESSERA_ALERTS_S:-10}")
+        wait $!
+        [ $? -le 128 ] || [ -n "$why" ] && break
+        echo "rank.sh: $SLURMD_NODENAME: who watches the GPUs has died ($starts of 5)" >&2
+        sleep 1
+    done
     [ -z "$why" ] || leave gpu "$why"
+}
+
+# Of what ends the attempt the launch script tells.
+notify() # WORDS
+{
+    [ -z "${TESSERA_NOTIFY-}" ] ||
+        timeout 10 "$TESSERA_NOTIFY" gpu-alert "$run_dir" "$SLURM_JOB_ID" "$1" \
+            >/dev/null 2>&1 </dev/null ||
+        echo "rank.sh: TESSERA_NOTIFY $TESSERA_NOTIFY failed (code $?): $1" >&2
 }
 
 watcher=
