@@ -224,14 +224,27 @@ out:
     return comm_request_started(rc, request, out);
 }
 
+/* A message from each rank, or to each, which is bytes[r] at data + offsets[r]. */
+static enum err add_all(struct comm_request *request, bool receive,
+                        const void *data, const size_t *bytes,
+                        const size_t *offsets)
+{
+    for (int i = 1; i < request->comm->size; i++) {
+        int r = comm_peer(request->comm, receive ? -i : i);
+        if (bytes[r] > 0)
+            TRY(comm_request_add(request, receive, (char *)data + offsets[r],
+                                 bytes[r], r, request->tag));
+    }
+    return ERR_OK;
+}
+
 enum err comm_start_all_gather(struct comm *comm, void *data,
                                const size_t *bytes, const size_t *offsets,
                                struct comm_request **out)
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    char *base = data;
-    char *own = base + offsets[comm->rank];
+    char *own = (char *)data + offsets[comm->rank];
     size_t own_bytes = bytes[comm->rank];
     TRY_OUT(comm_request_take(comm, true, "all-gather", &request));
     comm_beat_began(request, bytes[0]);
@@ -239,12 +252,7 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
         TRY_OUT(comm_tree_all_gather(request, data, bytes, offsets));
         goto out;
     }
-    for (int i = 1; i < comm->size; i++) {
-        int r = comm_peer(comm, -i);
-        if (bytes[r] > 0)
-            TRY_OUT(comm_request_add(request, true, base + offsets[r], bytes[r],
-                                     r, request->tag));
-    }
+    TRY_OUT(add_all(request, true, data, bytes, offsets));
     for (int i = 1; i < comm->size && own_bytes > 0; i++)
         TRY_OUT(comm_request_add(request, false, own, own_bytes,
                                  comm_peer(comm, i), request->tag));
@@ -293,27 +301,15 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    const char *from = send;
-    char *to = recv;
     int me = comm->rank;
     assert(send_bytes[me] == recv_bytes[me]);
     TRY_OUT(comm_request_take(comm, true, "all-to-all", &request));
     comm_beat_began(request, 0);
-    for (int i = 1; i < comm->size; i++) {
-        int r = comm_peer(comm, -i);
-        if (recv_bytes[r] > 0)
-            TRY_OUT(comm_request_add(request, true, to + recv_offsets[r],
-                                     recv_bytes[r], r, request->tag));
-    }
-    for (int i = 1; i < comm->size; i++) {
-        int r = comm_peer(comm, i);
-        if (send_bytes[r] > 0)
-            TRY_OUT(comm_request_add(request, false,
-                                     (void *)(from + send_offsets[r]),
-                                     send_bytes[r], r, request->tag));
-    }
+    TRY_OUT(add_all(request, true, recv, recv_bytes, recv_offsets));
+    TRY_OUT(add_all(request, false, send, send_bytes, send_offsets));
     if (send_bytes[me] > 0)
-        memcpy(to + recv_offsets[me], from + send_offsets[me], send_bytes[me]);
+        memcpy((char *)recv + recv_offsets[me],
+               (const char *)send + send_offsets[me], send_bytes[me]);
 out:
     return comm_request_started(rc, request, out);
 }

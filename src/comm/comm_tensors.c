@@ -293,6 +293,17 @@ static void add(struct comm_tensors_request *request, bool receive,
         };
 }
 
+static void add_all(struct comm_tensors_request *request, bool receive,
+                    const void *tensor, const size_t *bytes,
+                    const size_t *offsets)
+{
+    const struct comm *comm = request->tensors->comm;
+    for (int i = 1; i < comm->size; i++) {
+        int r = comm_peer(comm, receive ? -i : i);
+        add(request, receive, (const char *)tensor + offsets[r], bytes[r], r);
+    }
+}
+
 enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
                                      const void *send, size_t send_bytes,
                                      int from, void *recv, size_t recv_bytes,
@@ -332,19 +343,16 @@ enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
     struct comm_tensors_request *request;
     const struct comm *comm = tensors->comm;
     int me = comm->rank;
-    char *base = data;
     TRY_OUT(take(tensors, "all-gather", true, &request));
     if (is_direct(tensors)) {
         TRY_OUT(comm_start_all_gather(tensors->comm, data, bytes, offsets,
                                       &request->parts[0]));
         goto out;
     }
-    for (int i = 1; i < comm->size; i++) {
-        int from = comm_peer(comm, -i);
-        add(request, true, base + offsets[from], bytes[from], from);
-    }
+    add_all(request, true, data, bytes, offsets);
     for (int i = 1; i < comm->size; i++)
-        add(request, false, base + offsets[me], bytes[me], comm_peer(comm, i));
+        add(request, false, (char *)data + offsets[me], bytes[me],
+            comm_peer(comm, i));
 out:
     return started(rc, request, out);
 }
@@ -358,8 +366,6 @@ enum err comm_tensors_start_all_to_all(
     struct comm_tensors_request *request;
     const struct comm *comm = tensors->comm;
     int me = comm->rank;
-    const char *source = send;
-    char *target = recv;
     assert(send_bytes[me] == recv_bytes[me]);
     TRY_OUT(take(tensors, "all-to-all", true, &request));
     if (is_direct(tensors)) {
@@ -368,18 +374,12 @@ enum err comm_tensors_start_all_to_all(
                                       recv_offsets, &request->parts[0]));
         goto out;
     }
-    for (int i = 1; i < comm->size; i++) {
-        int from = comm_peer(comm, -i);
-        add(request, true, target + recv_offsets[from], recv_bytes[from], from);
-    }
-    for (int i = 1; i < comm->size; i++) {
-        int to = comm_peer(comm, i);
-        add(request, false, source + send_offsets[to], send_bytes[to], to);
-    }
+    add_all(request, true, recv, recv_bytes, recv_offsets);
+    add_all(request, false, send, send_bytes, send_offsets);
     if (send_bytes[me] > 0)
         TRY_OUT(tensors->memory->copy(tensors->stream, send_bytes[me],
-                                      source + send_offsets[me],
-                                      target + recv_offsets[me]));
+                                      (const char *)send + send_offsets[me],
+                                      (char *)recv + recv_offsets[me]));
 out:
     return started(rc, request, out);
 }
