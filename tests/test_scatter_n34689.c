@@ -3,12 +3,14 @@
  * what must, as the messages themselves say. */
 #include <mpi.h>
 
+#include "src/comm/comm_impl.h"
 #include "src/parallel/scatter.h"
 #include "tests/reduce_fixture.h"
 #include "tests/replica_world.h"
 
 static const struct topology *nodes; /* of what is counted */
 static int64_t between; /* bytes that this rank sent to other nodes */
+static int64_t sent;    /* messages, to any rank */
 
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
               MPI_Comm comm, MPI_Request *request)
@@ -17,6 +19,7 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
     PMPI_Comm_rank(comm, &rank);
     if (nodes != NULL && nodes->node[rank] != nodes->node[to])
         between += count;
+    sent += nodes != NULL;
     return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
@@ -50,10 +53,10 @@ static const struct batch {
 };
 
 /* Every leaf of a step, block by block from the last to the first; of experts that are
- * apart the leaves of their group. Sums are *total, packed. */
-static enum err run_step(const struct world *world, const struct owner *owner,
-                         struct scatter *scatter, const struct batch *batch,
-                         const float **total)
+ * apart the leaves of their group. Sums are *total, packed. without: not the experts. */
+static enum err run_blocks(const struct world *world, const struct owner *owner,
+                           struct scatter *scatter, const struct batch *batch,
+                           bool without, const float **total)
 {
     const struct params *params = world->params;
     scatter_begin(scatter);
@@ -69,6 +72,8 @@ static enum err run_step(const struct world *world, const struct owner *owner,
             int64_t end = block->apart ? block->shard_end
                                        : block->offset + block->elements;
             float *gradient;
+            if (block->apart && without)
+                continue;
             TRY(scatter_gradient(scatter, b, false, &gradient));
             for (int i = 0; i < parts; i++)
                 for (int64_t e = (begin + 60) / 61 * 61; e < end; e += 61)
@@ -82,6 +87,13 @@ static enum err run_step(const struct world *world, const struct owner *owner,
     }
     *total = scatter_total(scatter);
     return ERR_OK;
+}
+
+static enum err run_step(const struct world *world, const struct owner *owner,
+                         struct scatter *scatter, const struct batch *batch,
+                         const float **total)
+{
+    return run_blocks(world, owner, scatter, batch, false, total);
 }
 
 static bool same_sums(const struct world *world, const struct owner *owner,
@@ -278,6 +290,71 @@ out:
     both_close(&both);
 }
 
+/* Messages of a step of one microstep, each rank with `own` leaves. */
+static enum err count_messages(struct world *world, const struct layout *layout,
+                               int own, int64_t *messages, bool *same)
+{
+    enum err rc = ERR_OK;
+    const struct batch batch = { world->ranks * own, 1, own, true };
+    const float *all = NULL, *sums = NULL;
+    struct both both = { 0 };
+    TRY_OUT(both_open(world, layout, &batch, world->ranks, 1, &both));
+    TRY_OUT(run_step(world, both.whole, both.one, &batch, &all));
+    nodes = both.topology;
+    sent = 0;
+    TRY_OUT(run_step(world, both.owner, both.scatter, &batch, &sums));
+    nodes = NULL;
+    *messages = sent;
+    *same = *same && same_sums(world, both.owner, sums, all);
+out:
+    both_close(&both);
+    return rc;
+}
+
+/* Leaves that are one value when it travels do so in as many messages as one leaf. */
+static void test_rounds(struct world *world, const struct layout *layout)
+{
+    enum err rc = ERR_OK;
+    int64_t one = 0, several = 0;
+    bool same = true;
+    TRY_OUT(count_messages(world, layout, 1, &one, &same));
+    for (int own = 2; own <= 4; own *= 2) {
+        TRY_OUT(count_messages(world, layout, own, &several, &same));
+        same = same && several == one;
+    }
+out:
+    everywhere(world, rc == ERR_OK && same, "chunks in one round",
+               layout->what);
+}
+
+/* Collectives of a step, with the blocks of experts or without. */
+static enum err count_collectives(struct world *world, struct both *both,
+                                  bool without, int *collectives)
+{
+    const struct comm *comm = comm_tensors_comm(both->tensors);
+    const float *sums;
+    int before = comm->sequence;
+    TRY(run_blocks(world, both->owner, both->scatter, &batches[0], without,
+                   &sums));
+    *collectives = comm->sequence - before;
+    return ERR_OK;
+}
+
+/* Nobody else has the experts of a rank: their gradients start no exchange. */
+static void test_alone(struct world *world, const struct layout *layout)
+{
+    enum err rc = ERR_OK;
+    int with = 0, without = 0;
+    struct both both = { 0 };
+    TRY_OUT(both_open(world, layout, &batches[0], 1, world->ranks, &both));
+    TRY_OUT(count_collectives(world, &both, false, &with));
+    TRY_OUT(count_collectives(world, &both, true, &without));
+out:
+    everywhere(world, rc == ERR_OK && with == without && with > 0,
+               "no exchange of experts that one rank has", layout->what);
+    both_close(&both);
+}
+
 int main(int argc, char **argv)
 {
     struct world world;
@@ -292,6 +369,9 @@ int main(int argc, char **argv)
             continue;
         test_gather(&world, &layouts[i], world.ranks, 1);
         test_gather(&world, &layouts[i], 1, 1);
+        /* a node of 3 is left with two values; by pairs 9 ranks stay flat */
+        if (layouts[i].counts[0] != 3 && layouts[i].radix < 8)
+            test_rounds(&world, &layouts[i]);
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
             test_layout(&world, &layouts[i], &batches[b], degrees[b % 3], 1);
     }
@@ -302,6 +382,8 @@ int main(int argc, char **argv)
             if (layouts[i].ranks != world.ranks || world.ranks % of > 0)
                 continue;
             test_gather(&world, &layouts[i], 1, of);
+            if (of == world.ranks)
+                test_alone(&world, &layouts[i]);
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
                 if (batches[b].own == 1)
                     test_layout(&world, &layouts[i], &batches[b],

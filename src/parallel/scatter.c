@@ -96,11 +96,13 @@ float *scatter_buffer(const struct scatter *scatter, int block)
     return scatter->buffer[odd ? TRACE_PLACES + place - TRACE_LAYER : place];
 }
 
-/* What is received of a layer's block fits into one round, where a rank has
- * one leaf: of those that travel together the longest. */
+/* What is received of a layer's block fits into one round, where a rank sends
+ * one value: of those that travel together the longest. */
 static int64_t span_of(const struct scatter *scatter, const struct levels *way)
 {
-    int64_t unit = (int64_t)SPAN_UNIT * scatter->options.own_leaves;
+    int own = scatter->options.own_leaves;
+    int values = way != NULL && way->most < own ? way->most : own;
+    int64_t unit = (int64_t)SPAN_UNIT * values;
     int64_t longest = 0;
     int last = scatter->params->block_count - 1;
     for (int b = 1; b < last; b++)

@@ -24,8 +24,8 @@
  *
  * Memory: the stack, of this rank's partitions; gradient buffers of two transformer
  * blocks and of the ends, K times; what is received, a transformer block at
- * most, so that larger blocks and those of several leaves are exchanged in
- * several rounds; in levels what each level receives and leaves, of two levels up to
+ * most, so that larger blocks and those of which a rank sends several values are exchanged
+ * in several rounds; in levels what each level receives and leaves, of two levels up to
  * 1.5 such blocks where a node is left with one value, and of experts that are apart beside
  * the others a block divided by D, and by the nodes' ranks. */
 #pragma once

@@ -124,7 +124,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
 /* --- exchanging --- */
 
 /* Starts one part's all-to-all: each member sends its part to each, where it is
- * a leaf of the batch. */
+ * a leaf of the batch. Of experts that no other rank has there is none. */
 static enum err start_part(struct scatter *scatter, int part)
 {
     struct exchange *exchange = &scatter->exchange;
@@ -145,6 +145,8 @@ static enum err start_part(struct scatter *scatter, int part)
     const float *gradient = scatter_buffer(scatter, exchange->block);
     bool sends =
         (me - reducers.first) / reducers.step * reducers.parts + part < active;
+    if (reducers.members == 1)
+        return ERR_OK;
     for (int r = 0; r < scatter->owner->ranks; r++)
         send_bytes[r] = send_offsets[r] = recv_bytes[r] = recv_offsets[r] = 0;
     for (int m = 0; m < reducers.members; m++) {
@@ -191,7 +193,8 @@ static enum err wait_round(struct scatter *scatter)
         struct comm_tensors_request *request =
             exchange->requests[part % REQUESTS];
         exchange->requests[part % REQUESTS] = NULL;
-        TRY(comm_tensors_wait(request, 0.0));
+        if (request != NULL)
+            TRY(comm_tensors_wait(request, 0.0));
         if (part + REQUESTS < parts)
             TRY(start_part(scatter, part + REQUESTS));
     }

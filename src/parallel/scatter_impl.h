@@ -57,9 +57,10 @@ struct levels {
     const struct scatter *scatter;
     struct topology *topology; /* of the members */
     struct route_plan *route;
-    int members, first, step;      /* as the reducers' */
-    int bottom, top;               /* levels with messages */
-    int microstep;                 /* of the route */
+    int members, first, step; /* as the reducers' */
+    int bottom, top;          /* levels with messages */
+    int most;                 /* values of a piece that any of them sends */
+    int microstep;            /* of the route */
     struct comm_message *messages; /* [2 members] scratch */
     float **values, **left;        /* [inputs of a level] scratch */
     struct stage stage[ROUTE_LEVELS_MAX];

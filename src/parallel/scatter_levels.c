@@ -66,6 +66,7 @@ static enum err make_stages(struct levels *levels, const int *most, int parts)
     TRY(new_zeroed(&levels->messages, 2 * (size_t)levels->members));
     for (int level = 1; level <= levels->top; level++) {
         levels->stage[level].most = most[level];
+        levels->most = most[level] > levels->most ? most[level] : levels->most;
         levels->stage[level].block = NO_BLOCK;
         TRY(number_pieces(levels, level));
         int here =
