@@ -90,4 +90,9 @@ nodes() {
         parallel.slots=6 train.global_batch=12 2>"$DIR/log"
     grep '"node_ranks": \[4, 2\]' "$DIR"/uneven/ledger*
     grep -E 'shard_degree *[=:] *2;' "$DIR/uneven/config.cfg"
+    # as it is planned for 4 and 2
+    "$BIN/tessera-plan" "${command[@]:3}" parallel.strategy=zero3 parallel.slots=6 \
+        train.global_batch=12 --ranks 6 --node-ranks 4 --json >"$DIR/plan.json"
+    [ "$(jq .shard_degree "$DIR/plan.json")" -eq 2 ]
+    grep "\"memory_planned\": $(jq .bytes_per_rank.total "$DIR/plan.json")," "$DIR"/uneven/ledger*
 }

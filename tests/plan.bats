@@ -86,6 +86,27 @@ TABLE
     [ "$(value total)" -eq $((total + parity)) ]
 }
 
+@test "nodes of unlike numbers of ranks: exchanges without levels, groups that divide each" {
+    local all=(model.preset=mpt-125m train.global_batch=12 parallel.slots=6 --ranks 6 --json)
+    local strategy way alike
+    for strategy in zero2 zero3; do
+        way=("parallel.strategy=$strategy")
+        [ "$strategy" = zero2 ] || way+=(parallel.shard_degree=6)
+        plan 0 "${all[@]}" "${way[@]}" --nodes 2
+        alike=$(value comm)
+        plan 0 "${all[@]}" "${way[@]}" --node-ranks 3
+        [ "$(value comm)" -eq "$alike" ]
+        # 4 and 2
+        plan 0 "${all[@]}" "${way[@]}" --node-ranks 4
+        [ "$(value comm)" -lt "$alike" ]
+    done
+    plan 0 "${all[@]}" parallel.strategy=zero3 --node-ranks 4
+    [ "$(value shard_degree)" -eq 2 ]
+    # 2, 2, 1 and 1
+    plan 0 "${all[@]}" parallel.strategy=zero3 --nodes 4
+    [ "$(value shard_degree)" -eq 0 ]
+}
+
 @test "kept steps count: two, their parity, a lost node's shard, a copy more" {
     local kept=(checkpoint.local_dir=/tmp/x checkpoint.keep_state=true) staging
     plan 0 model.preset=mpt-125m --ranks 4 --nodes 4 --json
@@ -245,6 +266,8 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
     bad "--memory" model.preset=mpt-7b --memory none
     bad "--ranks" model.preset=mpt-7b --ranks 0
     bad "--nodes 4" model.preset=mpt-7b --nodes 4
+    bad "--nodes 2" model.preset=mpt-7b --nodes 2 --ranks 9 --node-ranks 4
+    bad "--nodes 3" model.preset=mpt-7b --nodes 3 --ranks 8 --node-ranks 4
     bad "--mfu" model.preset=mpt-7b --mfu 2
     bad "--rate needs a value" model.preset=mpt-7b --rate
     bad "no option --fast" model.preset=mpt-7b --fast
@@ -310,7 +333,7 @@ near() { # A B: within a millionth
         [[ "$output" == *$word* ]] || { echo "$word: $output"; return 1; }
     done
     bad "h100-sxm, h200, b200, not 'h1000'" model.preset=mpt-1b --gpu h1000
-    bad "with --gpu 8 on a node" model.preset=mpt-1b --gpu h200 --nodes 1 --ranks 9
+    bad "8 on a node" model.preset=mpt-1b --gpu h200 --nodes 1 --ranks 9
     bad "hardware.backend is cpu" model.preset=mpt-1b --gpu h200 hardware.backend=cpu
     bad "no 8-bit floats" model.preset=mpt-1b --gpu a100-80 train.precision=fp8
     bad "--tokens" model.preset=mpt-1b --tokens 3X

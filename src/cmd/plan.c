@@ -21,6 +21,7 @@
 #include "src/train/start/start_settings.h"
 
 #define RANKS_MAX 65536
+#define NODE_RANKS_MAX 1024
 /* Hours of one GPU to a failure: 419 in 54 days on 16,384 (Llama 3). */
 #define GPU_MTBF_H (54.0 * 24 * 16384 / 419)
 
@@ -50,6 +51,10 @@ static const struct options_row rows[] = {
                  "ranks of the job (1; with --gpu all of the nodes')"),
     OPTION_WHOLE(struct plan_options, nodes, "nodes", "N", 1, RANKS_MAX,
                  "nodes of the job (1; with --gpu as many as ranks need)"),
+    OPTION_WHOLE(struct plan_options, node_ranks, "node-ranks", "N", 1,
+                 NODE_RANKS_MAX,
+                 "ranks of each node, the last has the rest "
+                 "(as many on each)"),
     OPTION_REAL(struct plan_options, price, "price", "MONEY", OPTION_ABOVE_0,
                 1e6, "of a GPU for an hour"),
     OPTION_TAKE("tokens", "N", take_tokens,
@@ -80,15 +85,18 @@ static enum err add_gpu(struct plan_options *o)
         if (o->write_bytes_per_s > 0 && o->mtbf_h == 0)
             o->mtbf_h = GPU_MTBF_H / each;
     }
+    bool fills = o->node_ranks > 0 || o->gpu != NULL;
+    each = o->node_ranks > 0 ? o->node_ranks : each;
     if (o->nodes == 0)
-        o->nodes =
-            o->gpu != NULL && o->ranks > 0 ? (o->ranks - 1) / each + 1 : 1;
+        o->nodes = fills && o->ranks > 0 ? (o->ranks - 1) / each + 1 : 1;
     if (o->ranks == 0)
-        o->ranks = o->gpu != NULL ? o->nodes * each : 1;
-    if (o->ranks > RANKS_MAX || (o->gpu != NULL && o->ranks > o->nodes * each))
+        o->ranks = fills ? o->nodes * each : 1;
+    int least = fills ? (o->ranks - 1) / each + 1 : 1;
+    if (o->ranks > RANKS_MAX || least > o->nodes ||
+        (o->node_ranks > 0 && least < o->nodes))
         return err_set(ERR_USAGE,
-                       "%d ranks on --nodes %d: at most %d, and with --gpu "
-                       "%d on a node",
+                       "%d ranks on --nodes %d: at most %d, and with --gpu or "
+                       "--node-ranks %d on a node",
                        o->ranks, o->nodes, RANKS_MAX, each);
     return ERR_OK;
 }

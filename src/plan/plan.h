@@ -19,13 +19,14 @@ struct plan_options {
     int64_t memory_bytes;       /* of a rank; 0: not given */
     const char *gpu_name;       /* NULL: not given */
     const struct plan_gpu *gpu; /* the one of that name */
-    int ranks;     /* 0: not given, then 1, or with a GPU all of the nodes' */
-    int nodes;     /* 0: not given, then 1, or with a GPU as many as it takes */
-    double price;  /* of a GPU's hour; 0: not given */
-    double tokens; /* of the run; 0: what the settings say */
-    double rate;   /* tokens/s of the whole job; 0: not given */
-    double mfu;    /* by the convention of `mfu`; 0: not given */
-    double mtbf_h; /* of one node; 0: not given */
+    int ranks; /* 0: not given, then 1, or with a GPU all of the nodes' */
+    int nodes; /* 0: not given, then 1, or with a GPU as many as it takes */
+    int node_ranks; /* of each, the last has the rest; 0: as many on each */
+    double price;   /* of a GPU's hour; 0: not given */
+    double tokens;  /* of the run; 0: what the settings say */
+    double rate;    /* tokens/s of the whole job; 0: not given */
+    double mfu;     /* by the convention of `mfu`; 0: not given */
+    double mtbf_h;  /* of one node; 0: not given */
     int64_t write_bytes_per_s; /* of the whole job; 0: not given */
 };
 

@@ -96,6 +96,18 @@ static enum err add_model(struct plan_figures *f)
     return ERR_OK;
 }
 
+/* Ranks of the fullest node. */
+static int node_ranks(const struct plan_options *o)
+{
+    return o->nodes > 1 && o->node_ranks > 0 ? o->node_ranks
+                                             : (o->ranks - 1) / o->nodes + 1;
+}
+
+static int common_divisor(int a, int b)
+{
+    return b > 0 ? common_divisor(b, a % b) : a;
+}
+
 /* What a rank takes, by the run's own plan; where that is too much, what nearby
  * would fit. An "auto" strategy is resolved here as the run will do it. */
 static enum err add_memory(const struct plan_options *options,
@@ -104,6 +116,8 @@ static enum err add_memory(const struct plan_options *options,
     const struct train_settings *s = f->settings;
     size_t index = 0, text = 0;
     struct run_data *eval = NULL;
+    int each = node_ranks(options);
+    int last = f->ranks - each * (options->nodes - 1);
     if (f->data != NULL)
         index = run_data_index_bytes(f->data, &text);
     if (f->data != NULL && s->data.eval[0] != '\0' &&
@@ -113,8 +127,12 @@ static enum err add_memory(const struct plan_options *options,
     f->place = (struct train_memory_place){
         .threads = f->threads,
         .ranks = f->ranks,
-        .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
-        .uneven = f->ranks % options->nodes > 0 ? options->nodes : 0,
+        .node_ranks = each,
+        .uneven = last != each ? options->nodes : 0,
+        /* of two nodes with one more or less, 1 */
+        .group_ranks = last == each || options->node_ranks > 0
+                           ? common_divisor(each, last)
+                           : 1,
         .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
         .indexes = index,
         .index_text = text,
@@ -411,8 +429,7 @@ enum err plan_figures(const struct plan_options *options,
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         *unknown[i] = UNKNOWN;
     if (f->threads == 0)
-        f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
-                                             options->nodes);
+        f->threads = kernels_threads_default(node_ranks(options));
     if (options->tokens > 0)
         f->tokens = options->tokens;
     TRY(add_slots(f));
