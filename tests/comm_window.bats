@@ -64,6 +64,22 @@ nodes() {
     [ "$(digest "$DIR/apart")" = "$(digest "$DIR/one")" ]
 }
 
+@test "shard groups exchange once a step, and go on with more and fewer nodes: the same bits" {
+    make_data
+    local command
+    local batch=(train.global_batch=32 parallel.slots=8 train.microbatch=1 scheduler.t_max=24ba)
+    local groups=(parallel.strategy=zero3 parallel.shard_degree=2)
+    train 1 "$DIR/one" "${batch[@]}"
+    nodes 'OMPI_COMM_WORLD_RANK / 2'
+    local steps=0
+    for ranks in 4 8 6 4; do # 6: thirds are no subtrees
+        command_of $ranks "$DIR/groups" "${batch[@]}" "${groups[@]}" \
+            train.max_duration=$((steps += 6))ba
+        "$MPIRUN" $ranks "$DIR/on-node" "${command[@]:2}"
+    done
+    [ "$(digest "$DIR/groups")" = "$(digest "$DIR/one")" ]
+}
+
 @test "neighbours that share weights on two nodes for no need are told" {
     make_data
     nodes '(OMPI_COMM_WORLD_RANK + NODES) / 4'

@@ -133,6 +133,20 @@ TABLE
     done
 }
 
+@test "sums of shards wait for the end of a step while they fit" {
+    local hsdp=(model.preset=mpt-125m --ranks 16 --nodes 2 train.global_batch=128
+        parallel.slots=16 parallel.strategy=zero3 parallel.shard_degree=8 train.microbatch=1)
+    plan 0 "${hsdp[@]}" --json
+    [ "$(value exchanged_once)" = true ]
+    sums=$(value partial_sums) total=$(value total)
+    plan 0 "${hsdp[@]}"
+    [[ "$output" == *"of shards: groups exchange them once a step"* ]]
+    plan 0 "${hsdp[@]}" --json --memory $((total / 1048576))MiB
+    [ "$(value exchanged_once)" = false ]
+    [ "$(value fits)" = true ]
+    [ "$(value partial_sums)" -lt "$sums" ]
+}
+
 @test "FLOPs per token by both conventions" {
     # N = 125311488, L = 12, d = 768, S = 2048
     plan 0 model.preset=mpt-125m --json

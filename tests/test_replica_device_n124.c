@@ -15,6 +15,14 @@ static const struct strategy strategies[] = {
     { "zero3 of 1", { .strategy = REPLICA_ZERO3, .shard_degree = 1 } },
     { "zero3 of 2",
       { .strategy = REPLICA_ZERO3, .shard_degree = 2, .prefetch = 1 } },
+    { "zero3 of 2, once",
+      { .strategy = REPLICA_ZERO3, .shard_degree = 2, .once = true } },
+    { "zero3 of 2, once, chunks",
+      { .strategy = REPLICA_ZERO3,
+        .shard_degree = 2,
+        .sequence_chunks = 4,
+        .sequence_degree = 2,
+        .once = true } },
     { "zero2, chunks",
       { .strategy = REPLICA_ZERO2,
         .sequence_chunks = 2,
@@ -36,6 +44,8 @@ static void test_strategies(struct world *world, enum dtype dtype,
         tap_note("%s, %s, %s", world->kernels->backend, dtype_name(dtype),
                  optimizer->name);
         test_bits(world, &strategy, 5, 2, false);
+        if (strategy.options.once)
+            test_bits(world, &strategy, 8, 2, dtype == DTYPE_F32);
         if (dtype == DTYPE_F32)
             test_bits(world, &strategy, 4, 1, true);
     }

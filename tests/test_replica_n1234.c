@@ -91,6 +91,11 @@ static const struct strategy strategies[] = {
     { "zero3 of 1", { .strategy = REPLICA_ZERO3, .shard_degree = 1 } },
     { "zero3 of 2",
       { .strategy = REPLICA_ZERO3, .shard_degree = 2, .prefetch = 1 } },
+    { "zero3 of 2, once",
+      { .strategy = REPLICA_ZERO3,
+        .shard_degree = 2,
+        .prefetch = 1,
+        .once = true } },
 };
 
 /* Of those below, with which tensors are held, too. */
@@ -345,6 +350,9 @@ static void test_model(struct world *world, const char *preset, int64_t layers,
             test_bits(world, &strategies[s], batches[i][0], batches[i][1],
                       false);
         test_bits(world, &strategies[s], 4, 2, true);
+        for (int slots = 8; strategies[s].options.once && slots <= 32;
+             slots *= 2)
+            test_bits(world, &strategies[s], slots, 2, slots == 16);
         if (strategies[s].options.strategy >= REPLICA_ZERO2) /* one slot */
             test_bits(world, &strategies[s], 1, 9, false);
     }

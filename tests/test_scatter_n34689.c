@@ -59,15 +59,18 @@ static enum err run_blocks(const struct world *world, const struct owner *owner,
                            bool without, const float **total)
 {
     const struct params *params = world->params;
+    int range = batch->slots * batch->leaves;
+    if (scatter_ranges(scatter))
+        range = range / owner->ranks * owner->degree;
     scatter_begin(scatter);
     for (int m = 0; m < scatter_microsteps(scatter); m++) {
         scatter_microstep(scatter, m);
         for (int b = params->block_count - 1; b >= 0; b--) {
             const struct owner_block *block = &owner->blocks[b];
             int parts = block->apart ? block->degree : batch->own;
-            int first = block->apart ? owner->rank / parts * parts
-                                     : owner->rank * parts;
-            int leaf = m * owner->ranks * batch->own + first;
+            int leaf = block->apart
+                           ? m * owner->ranks + owner->rank / parts * parts
+                           : scatter_leaf(scatter, owner->rank, m);
             int64_t begin = block->apart ? block->shard_begin : block->offset;
             int64_t end = block->apart ? block->shard_end
                                        : block->offset + block->elements;
@@ -78,7 +81,8 @@ static enum err run_blocks(const struct world *world, const struct owner *owner,
             for (int i = 0; i < parts; i++)
                 for (int64_t e = (begin + 60) / 61 * 61; e < end; e += 61)
                     gradient[i * (end - begin) + e - begin] =
-                        leaf + i < batch->slots * batch->leaves
+                        leaf >= 0 && leaf % range + i < range &&
+                                leaf + i < batch->slots * batch->leaves
                             ? fixture_value(1, leaf + i, e)
                             : 1e30f;
             TRY(scatter_done(scatter, b));
@@ -116,11 +120,12 @@ struct both {
     struct comm_tensors *self, *tensors;
     struct scatter *one, *scatter;
     struct reduce_bytes flat, bytes;
+    bool ranges;
 };
 
 static enum err both_open(struct world *world, const struct layout *layout,
                           const struct batch *batch, int degree, int experts,
-                          struct both *both)
+                          int group, struct both *both)
 {
     const struct kernel_memory *memory = world->kernels->memory;
     const struct params *params = world->params;
@@ -142,9 +147,11 @@ static enum err both_open(struct world *world, const struct layout *layout,
                             &both->tensors));
     TRY(scatter_create(both->self, world->kernels, &world->ctx, params,
                        both->whole, &options, &both->one));
-    TRY(scatter_plan(params, both->owner, &options, &both->flat));
+    TRY(scatter_plan(params, both->owner, &options, &both->flat, NULL));
     options.topology = both->topology;
-    TRY(scatter_plan(params, both->owner, &options, &both->bytes));
+    options.group = group;
+    TRY(scatter_plan(params, both->owner, &options, &both->bytes,
+                     &both->ranges));
     return scatter_create(both->tensors, world->kernels, &world->ctx, params,
                           both->owner, &options, &both->scatter);
 }
@@ -237,7 +244,7 @@ static void test_gather(struct world *world, const struct layout *layout,
     struct both both = { 0 };
     int64_t least = 0;
     bool same = true;
-    TRY_OUT(both_open(world, layout, &batches[0], degree, experts, &both));
+    TRY_OUT(both_open(world, layout, &batches[0], degree, experts, 0, &both));
     nodes = both.topology;
     between = 0;
     rc = gather_blocks(&both,
@@ -252,21 +259,131 @@ out:
     both_close(&both);
 }
 
+/* With as many as are sent between nodes by all. */
+static enum err count_step(const struct world *world, const struct both *both,
+                           const struct batch *batch, bool *same)
+{
+    const float *all = NULL, *own = NULL;
+    TRY(run_step(world, both->whole, both->one, batch, &all));
+    nodes = both->topology;
+    between = 0;
+    TRY(run_step(world, both->owner, both->scatter, batch, &own));
+    nodes = NULL;
+    *same = same_sums(world, both->owner, own, all);
+    return comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM);
+}
+
+/* --- shard groups that exchange once a step --- */
+
+static uint64_t state = 21;
+
+static int below(int bound)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (uint64_t)bound);
+}
+
+/* Sums of a shard that wait: as many as microsteps have bits, or slots where one of them
+ * ends within a subtree. */
+static bool in_bounds(const struct both *both, const struct batch *batch)
+{
+    int each = both->owner->degree * batch->own, deep = 0;
+    bool round = batch->leaves == 1 && (each & (each - 1)) == 0;
+    int n = round ? scatter_microsteps(both->scatter) : 4 * batch->slots;
+    for (; n > 1; n = (n + 1) / 2)
+        deep++;
+    size_t most = (size_t)both->owner->shard * (size_t)deep;
+    return both->bytes.partial_sums <=
+           (most + (size_t)both->owner->own) * sizeof(float) +
+               64 * (size_t)deep;
+}
+
+/* Whether a group has a whole subtree, of more than a microstep. */
+static bool whole(const struct world *world, const struct batch *batch,
+                  int degree)
+{
+    int groups = world->ranks / degree, leaves = batch->slots * batch->leaves;
+    int range = leaves / groups, slots = range / batch->leaves;
+    return leaves % groups == 0 && range % batch->leaves == 0 &&
+           (slots & (slots - 1)) == 0 && range > degree * batch->own;
+}
+
+/* Step by step and once, what is sent in a step of as many microsteps. */
+static void test_once(struct world *world, const struct layout *layout,
+                      const struct batch *batch, int degree)
+{
+    enum err rc = ERR_OK;
+    struct both both = { 0 };
+    bool same[2] = { false, false }, as_planned = false;
+    int64_t bytes[2] = { 0, 0 };
+    int microsteps[2] = { 0, 0 };
+    for (int once = 0; once < 2; once++) {
+        both = (struct both){ 0 };
+        TRY_OUT(
+            both_open(world, layout, batch, degree, 1, once * degree, &both));
+        TRY_OUT(count_step(world, &both, batch, &same[once]));
+        microsteps[once] = scatter_microsteps(both.scatter);
+        bytes[once] = between;
+        as_planned = both.ranges == scatter_ranges(both.scatter);
+        if (once == 0)
+            both_close(&both);
+    }
+out:
+    everywhere(world, rc == ERR_OK && same[0] && same[1] && as_planned,
+               "the bits of one rank, ranges or not", layout->what);
+    if (rc == ERR_OK) {
+        int row = both.topology->most;
+        tap_note("%d x %d leaves, %d a rank, shards of %d: %d microsteps, %s, "
+                 "%.3f of the bytes between nodes, sums %zu",
+                 batch->slots, batch->leaves, batch->own, degree, microsteps[1],
+                 both.ranges ? "once" : "each",
+                 (double)bytes[1] / (double)bytes[0], both.bytes.partial_sums);
+        tap_ok(microsteps[0] == microsteps[1] && (both.ranges || degree > row ||
+                                                  !whole(world, batch, degree)),
+               "ranges where they are whole subtrees");
+        if (both.ranges)
+            tap_ok(in_bounds(&both, batch), "sums that wait are bounded");
+        if (both.ranges && degree == row && row % 2 == 0 && microsteps[1] == 8)
+            tap_ok(6 * bytes[1] <= bytes[0], "a sixth between nodes");
+        if (both.ranges && degree == row)
+            tap_ok(bytes[1] ==
+                       4 * world->params->elements * (both.topology->nodes - 1),
+                   "each node gets one sum of what is its own");
+    }
+    both_close(&both);
+}
+
+/* 8 microsteps of groups that are nodes, and layouts at random. */
+static void test_ranges(struct world *world, const struct layout *layout)
+{
+    int row = layout->counts[0], ranks = world->ranks;
+    for (int i = 0; i < 8 && layout->counts[i] > 0; i++)
+        if (layout->counts[i] != row || row == ranks)
+            return;
+    for (int degree = row; degree < ranks; degree += row) {
+        if (degree == 1 || ranks % degree > 0)
+            continue;
+        int groups = ranks / degree;
+        struct batch eight = { 8 * ranks, 1, 1, true };
+        test_once(world, layout, &eight, degree);
+        for (int i = 0; i < 4; i++) {
+            struct batch batch = { groups << below(4), 1 + below(3),
+                                   1 + below(3), true };
+            if (i == 3) /* mostly no subtrees */
+                batch.slots += 1 + below(ranks);
+            test_once(world, layout, &batch, degree);
+        }
+    }
+}
+
 static void test_layout(struct world *world, const struct layout *layout,
                         const struct batch *batch, int degree, int experts)
 {
     enum err rc = ERR_OK;
-    const float *all = NULL, *own = NULL;
     struct both both = { 0 };
     bool same = false;
-    TRY_OUT(both_open(world, layout, batch, degree, experts, &both));
-    TRY_OUT(run_step(world, both.whole, both.one, batch, &all));
-    nodes = both.topology;
-    between = 0;
-    TRY_OUT(run_step(world, both.owner, both.scatter, batch, &own));
-    nodes = NULL;
-    same = same_sums(world, both.owner, own, all);
-    TRY_OUT(comm_all_reduce_i64(world->comm, &between, 1, COMM_SUM));
+    TRY_OUT(both_open(world, layout, batch, degree, experts, 0, &both));
+    TRY_OUT(count_step(world, &both, batch, &same));
 out:
     everywhere(world, rc == ERR_OK && same, "the bits of one rank",
                layout->what);
@@ -298,7 +415,7 @@ static enum err count_messages(struct world *world, const struct layout *layout,
     const struct batch batch = { world->ranks * own, 1, own, true };
     const float *all = NULL, *sums = NULL;
     struct both both = { 0 };
-    TRY_OUT(both_open(world, layout, &batch, world->ranks, 1, &both));
+    TRY_OUT(both_open(world, layout, &batch, world->ranks, 1, 0, &both));
     TRY_OUT(run_step(world, both.whole, both.one, &batch, &all));
     nodes = both.topology;
     sent = 0;
@@ -346,7 +463,7 @@ static void test_alone(struct world *world, const struct layout *layout)
     enum err rc = ERR_OK;
     int with = 0, without = 0;
     struct both both = { 0 };
-    TRY_OUT(both_open(world, layout, &batches[0], 1, world->ranks, &both));
+    TRY_OUT(both_open(world, layout, &batches[0], 1, world->ranks, 0, &both));
     TRY_OUT(count_collectives(world, &both, false, &with));
     TRY_OUT(count_collectives(world, &both, true, &without));
 out:
@@ -375,6 +492,11 @@ int main(int argc, char **argv)
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
             test_layout(&world, &layouts[i], &batches[b], degrees[b % 3], 1);
     }
+    params_destroy(world.params);
+    make_model(&world, "mpt-tiny", 2, 1000);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (layouts[i].ranks == world.ranks)
+            test_ranges(&world, &layouts[i]);
     params_destroy(world.params);
     make_model(&world, "moe-tiny", 2, 3000);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {

@@ -299,6 +299,53 @@ static void test_room(struct train_settings *s)
     tap_ok(strstr(err_text(), "ulimit") != NULL, "%s", err_text());
 }
 
+/* Shard groups on nodes hold sums for a step where there is room, and where each has a
+ * whole subtree of more than a microstep. */
+static void test_once(struct train_settings *s)
+{
+    static const char base[] = "parallel.strategy=zero3 train.microbatch=1";
+    static const struct {
+        const char *more;
+        int ranks, node_ranks;
+        bool once;
+    } cases[] = {
+        { "parallel.shard_degree=2", 4, 2, true },
+        /* chains of 16 leaves on groups of two nodes */
+        { "parallel.shard_degree=4", 8, 2, false },
+        { "parallel.shard_degree=2", 4, 0, false }, /* one node */
+        { "parallel.shard_degree=2", 4, 4, false },
+        { "parallel.shard_degree=2", 6, 2, false }, /* thirds of the batch */
+        { "parallel.shard_degree=2", 8, 4, false }, /* half of a node */
+        { "parallel.shard_degree=-1", 4, 2, false },
+        { "", 4, 2, false },
+        { "parallel.shard_degree=2 train.microbatch=16", 4, 2, false },
+        { "parallel.shard_degree=2 parallel.determinism=fast", 4, 2, false },
+    };
+    struct memory_plan each, once;
+    char text[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct train_memory_place place = place_for(cases[i].ranks);
+        place.node_ranks = cases[i].node_ranks;
+        snprintf(text, sizeof text, "%s %s", base, cases[i].more);
+        tap_ok(load(text, s) == ERR_OK && !s->once &&
+                   train_memory_plan(s, &place, &each) == ERR_OK && !each.once,
+               "%s on %d by %d", cases[i].more, place.ranks, place.node_ranks);
+        tap_ok(train_memory_once(s, &place, 0) == ERR_OK &&
+                   s->once == cases[i].once,
+               "once a step: %d", cases[i].once);
+        if (!cases[i].once)
+            continue;
+        tap_ok(train_memory_plan(s, &place, &once) == ERR_OK && once.once &&
+                   once.partial_sums > each.partial_sums,
+               "what waits is planned");
+        tap_ok(train_memory_once(s, &place, once.total) == ERR_OK && s->once,
+               "within what it takes");
+        tap_ok(train_memory_once(s, &place, once.total - 1) == ERR_OK &&
+                   !s->once,
+               "with less in each microbatch");
+    }
+}
+
 static void test_check(struct train_settings *s)
 {
     char text[128];
@@ -322,6 +369,7 @@ int main(void)
     test_odd_degrees(s);
     test_nearest(s);
     test_check(s);
+    test_once(s);
     test_strategy(s);
     test_room(s);
     free(s);

@@ -166,6 +166,7 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->kept = replica.kept;
     out->gradients = replica.gradients;
     out->partial_sums = replica.partial_sums;
+    out->once = replica.once;
     out->staging =
         input->stage || input->kernels->memory->device ? replica.staging : 0;
     out->staging *= 1 + input->kept; /* each saver has its own */

@@ -59,7 +59,8 @@ struct memory_plan {
     size_t kept;    /* beside them, by algorithms */
     size_t frozen;  /* weights that do not train */
     size_t gradients;
-    size_t partial_sums;      /* of slots, until they can be added */
+    size_t partial_sums; /* of slots, until they can be added */
+    bool once;           /* of shards, until groups exchange them once a step */
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
     size_t parity;            /* other nodes' shards on their way in a save */

@@ -204,21 +204,6 @@ static int reduce_slots(const struct replica *replica)
                                   : replica->owner->ranks;
 }
 
-static struct scatter_options scatter_options_of(const struct replica *replica)
-{
-    const struct replica_options *options = &replica->options;
-    if (options->exact)
-        return (struct scatter_options){ .slots = options->slots,
-                                         .leaves = options->leaves,
-                                         .own_leaves = replica_part(options),
-                                         .topology = replica->topology };
-    return (struct scatter_options){ .slots = 1,
-                                     .leaves = options->slots * options->leaves,
-                                     .own_leaves = replica_part(options),
-                                     .bf16 = options->reduce_bf16,
-                                     .topology = replica->topology };
-}
-
 /* Leaves of a slot after the first, in ddp and zero1: block by block, too. A
  * layer's gradients are one sum each, which may go to the slot's at once; both
  * ends get theirs in parts. */
@@ -241,7 +226,7 @@ static enum err make_sums(struct replica *replica)
     const struct replica_options *options = &replica->options;
     struct arena plan = { 0 };
     size_t leaves = (size_t)options->slots * (size_t)options->leaves;
-    struct scatter_options scatter = scatter_options_of(replica);
+    struct scatter_options scatter = replica_scatter_options(replica);
     /* the last update reads the sums */
     TRY(replica->kernels->memory->wait(replica->ctx->stream));
     replica->kernels->memory->tensors_destroy(&replica->leaf_arena);
@@ -373,12 +358,13 @@ void replica_exchange_why(const struct replica *replica, char *text,
     comm_tensors_why(replica->tensors, text, bytes);
 }
 
-enum err replica_set_leaves(struct replica *replica, int leaves)
+enum err replica_set_leaves(struct replica *replica, int leaves, bool once)
 {
     assert(leaves % replica->options.sequence_chunks == 0);
-    if (replica->options.leaves == leaves)
+    if (replica->options.leaves == leaves && replica->options.once == once)
         return ERR_OK;
     replica->options.leaves = leaves;
+    replica->options.once = once;
     return make_sums(replica);
 }
 
@@ -387,11 +373,11 @@ static enum err plan_exchange(struct replica *replica,
 {
     const struct replica_options *options = &replica->options;
     const struct params *params = replica->params;
-    struct scatter_options scatter = scatter_options_of(replica);
+    struct scatter_options scatter = replica_scatter_options(replica);
     struct reduce_bytes sums;
     struct arena leaf = { 0 };
     if (replica_by_block(options))
-        TRY(scatter_plan(params, replica->owner, &scatter, &sums));
+        TRY(scatter_plan(params, replica->owner, &scatter, &sums, &out->once));
     else
         reduce_plan(params->elements, replica->pieces, REDUCE_ANY_RANK,
                     replica->owner->ranks, reduce_slots(replica), &sums);

@@ -106,9 +106,12 @@ struct replica_options {
                 * in levels are measured by */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
-    bool near;        /* for a plan: all ranks see each other's memory */
-    int node_ranks;   /* for a plan: ranks of a node; 0: all are on one */
-    int uneven;       /* likewise: nodes, where not all have so many; else 0 */
+    bool
+        once; /* with `exact`, where nodes and leaves allow it: shard groups exchange
+                * gradients once a step, and hold the sums of their shards until then */
+    bool near;      /* for a plan: all ranks see each other's memory */
+    int node_ranks; /* for a plan: ranks of a node; 0: all are on one */
+    int uneven;     /* likewise: nodes, where not all have so many; else 0 */
     struct replica_kept kept[REPLICA_KEPT];
 };
 
@@ -145,9 +148,9 @@ void replica_exchange(const struct replica *replica, char *text, size_t bytes);
 void replica_exchange_why(const struct replica *replica, char *text,
                           size_t bytes);
 
-/* Another number of leaves per slot, a multiple of the chunks; between batches.
- */
-enum err replica_set_leaves(struct replica *replica, int leaves);
+/* Another number of leaves per slot, a multiple of the chunks, and options->once for
+ * these; between batches. */
+enum err replica_set_leaves(struct replica *replica, int leaves, bool once);
 
 /* Bytes of a replica, by kind, on the rank that needs most. */
 struct replica_bytes {
@@ -163,6 +166,7 @@ struct replica_bytes {
     size_t sums;         /* of chunks, for the gradient's norm */
     size_t items;        /* the table for checkpoints */
     bool by_block;       /* each rank has a part of each block to save */
+    bool once;           /* shard groups exchange once a step */
     size_t small;        /* of what is saved, by way of the writer's buffers */
     size_t staging;      /* what a checkpoint saver copies; not part of ... */
     size_t total;        /* ... what replica_create() allocates */

@@ -10,6 +10,34 @@
 #include "src/parallel/shard.h"
 #include "src/parallel/tree.h"
 
+/* Ranks of a shard group, which may have a range of leaves: where groups are
+ * whole nodes of several that are alike, and no sequence is in two of them. */
+static int range_group(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    const struct topology *t = replica->topology;
+    int degree = replica->owner->degree;
+    bool whole = t->nodes > 1 && t->least == t->most && degree % t->most == 0 &&
+                 degree % options->sequence_degree == 0;
+    return options->once && owner_columns(replica->owner) && whole ? degree : 0;
+}
+
+struct scatter_options replica_scatter_options(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    if (options->exact)
+        return (struct scatter_options){ .slots = options->slots,
+                                         .leaves = options->leaves,
+                                         .own_leaves = replica_part(options),
+                                         .topology = replica->topology,
+                                         .group = range_group(replica) };
+    return (struct scatter_options){ .slots = 1,
+                                     .leaves = options->slots * options->leaves,
+                                     .own_leaves = replica_part(options),
+                                     .bf16 = options->reduce_bf16,
+                                     .topology = replica->topology };
+}
+
 /* The rank's first leaf under ddp and zero1, where ranks have ranges of
  * slots. */
 static int first_leaf(const struct replica *replica, int rank)
@@ -38,7 +66,7 @@ int replica_microsteps_least(const struct replica *replica)
 int replica_leaf(const struct replica *replica, int microstep)
 {
     if (replica->scatter != NULL)
-        return scatter_leaf(replica->scatter, microstep);
+        return scatter_leaf(replica->scatter, replica->owner->rank, microstep);
     return first_leaf(replica, replica->owner->rank) + microstep;
 }
 
@@ -66,14 +94,11 @@ bool replica_shares(const struct replica *replica)
 
 bool replica_serves(const struct replica *replica)
 {
-    const struct replica_options *options = &replica->options;
-    int64_t microstep = (int64_t)replica->microstep * replica->owner->ranks;
     int first = replica->owner->rank;
     if (replica->group == NULL)
         return false;
     first -= group_access(replica->group)->rank;
-    return (microstep + first) * replica_part(options) <
-           (int64_t)options->slots * options->leaves;
+    return scatter_leaf(replica->scatter, first, replica->microstep) >= 0;
 }
 
 void replica_begin_batch(struct replica *replica)
@@ -154,9 +179,8 @@ enum err replica_end_eval(struct replica *replica)
 /* The rank that computes a leaf; `rank` is where the search begins. */
 static int leaf_rank(const struct replica *replica, int leaf, int rank)
 {
-    int ranks = replica->owner->ranks;
     if (replica->scatter != NULL)
-        return leaf / replica_part(&replica->options) % ranks;
+        return scatter_leaf_rank(replica->scatter, leaf);
     while (leaf >= first_leaf(replica, rank + 1))
         rank++;
     return rank;

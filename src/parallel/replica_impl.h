@@ -142,6 +142,9 @@ struct replica_options replica_filled(const struct replica_options *options);
 /* Leaves of a rank in a microstep. */
 int replica_part(const struct replica_options *options);
 
+/* How leaves are dealt under zero2 and zero3. */
+struct scatter_options replica_scatter_options(const struct replica *replica);
+
 /* The microstep's leaf begins a slot of the sum, which may hold all that the
  * rank has. */
 bool replica_begins_slot(const struct replica *replica, int microstep);

@@ -267,6 +267,7 @@ enum err route_create(const struct topology *topology, int rank,
         }
         TRY_OUT(route_adds_room(route, level));
     }
+    (void)route_microstep(route, route_microsteps(route));
     (void)route_microstep(route, 0);
 out:
     return new_or_none(rc, route, out, route_destroy);
@@ -324,16 +325,22 @@ int route_turn_levels(const struct route_plan *route)
     return route->turn_levels;
 }
 
+int route_all_levels(const struct route_plan *route)
+{
+    return route->levels;
+}
+
 int route_last_unit(const struct route_plan *route)
 {
     const struct topology *t = route->topology;
-    int size, level = route->turn_levels - 2;
+    int size, level = route->levels - 2;
     return t->first[route_unit(route, level, t->nodes - 1, &size)];
 }
 
 const struct route_level *route_level(const struct route_plan *route, int level)
 {
-    assert(level >= route->first && level < route->end);
+    assert(level >= route->first && level < route->levels);
+    assert(level < route->end || level >= route->turn_levels);
     return &route->level[level];
 }
 

@@ -116,15 +116,17 @@ int64_t route_first_leaf(const struct route_plan *route);
 bool route_microstep(struct route_plan *route, int microstep);
 /* Which levels there are now: [first, end). */
 void route_levels(const struct route_plan *route, int *first, int *end);
+/* One of these levels, or of those at the end of a step, which are always known. */
 const struct route_level *route_level(const struct route_plan *route,
                                       int level);
 
-/* Levels of a microstep, from 0 on. */
+/* Levels of a microstep, from 0 on, and of all. */
 int route_turn_levels(const struct route_plan *route);
+int route_all_levels(const struct route_plan *route);
 /* The first rank of the last unit of the highest level, to which most pieces come. */
 int route_last_unit(const struct route_plan *route);
-/* The most values of a piece that anybody sends at each of these levels in any
- * microstep: most[ROUTE_LEVELS_MAX], of which 0 is none. False: nodes would send more
+/* The most values of a piece that anybody sends at each level in any microstep or at the
+ * end: most[ROUTE_LEVELS_MAX], of which 0 is none. False: nodes would send more in a microstep
  * than three quarters of what there are leaves, or it takes too long to look. The same on all ranks;
  * route_microstep() comes after it. */
 bool route_saves(struct route_plan *route, int most[ROUTE_LEVELS_MAX]);

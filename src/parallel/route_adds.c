@@ -128,6 +128,21 @@ static int member_count(const struct route_plan *route, int level)
     return (size - 1) / route->unit[level - 1] + 1;
 }
 
+/* What the nodes bring to a level: of a microstep, or all of their groups. */
+static struct route_interval unit_leaves(const struct route_plan *route,
+                                         int level, int begin, int size)
+{
+    const struct topology *t = route->topology;
+    int each = route->options.group_nodes;
+    if (level < route->turn_levels)
+        return dealt(route, t->first[begin],
+                     t->first[begin + size] - t->first[begin]);
+    return (struct route_interval){
+        route_range(route, begin / each).begin,
+        route_range(route, (begin + size) / each - 1).end
+    };
+}
+
 static struct route_interval member_leaves(const struct route_plan *route,
                                            int level, int member)
 {
@@ -140,14 +155,7 @@ static struct route_interval member_leaves(const struct route_plan *route,
         return dealt(route, t->first[node] + member, 1);
     begin += member * route->unit[level - 1];
     (void)route_unit(route, level - 1, begin, &size);
-    if (level < route->turn_levels)
-        return dealt(route, t->first[begin],
-                     t->first[begin + size] - t->first[begin]);
-    int each = route->options.group_nodes;
-    return (struct route_interval){
-        route_range(route, begin / each).begin,
-        route_range(route, (begin + size) / each - 1).end
-    };
+    return unit_leaves(route, level, begin, size);
 }
 
 static int member_of(const struct route_plan *route, int level, int rank)
@@ -160,19 +168,20 @@ static int member_of(const struct route_plan *route, int level, int rank)
                       : (node - begin) / route->unit[level - 1];
 }
 
-/* A microstep's values of units of `nodes` nodes, or with 0 of ranks: the most, and
+/* What members of a level, ranks or units of nodes, bring to it now: the most, and
  * all of them are added up. */
-static void look_at_units(const struct route_plan *route, int nodes, int *most,
+static void look_at_units(const struct route_plan *route, int level, int *most,
                           int64_t *all)
 {
     const struct topology *t = route->topology;
-    int count = nodes > 0 ? t->nodes : t->ranks;
-    int size = 1;
-    for (int unit = 0; unit < count; unit += size) {
-        int first = nodes > 0 ? t->first[unit] : unit;
-        size = nodes > 0 ? route_least(nodes, count - unit) : 1;
-        int ranks = nodes > 0 ? t->first[unit + size] - first : 1;
-        int values = count_values(&route->options, dealt(route, first, ranks));
+    int count = level == 1 ? t->ranks : t->nodes;
+    int each = level == 1 ? 1 : route->unit[level - 1];
+    for (int unit = 0; unit < count; unit += each) {
+        int size = route_least(each, count - unit);
+        int values =
+            count_values(&route->options,
+                         level == 1 ? dealt(route, unit, 1)
+                                    : unit_leaves(route, level, unit, size));
         *most = values > *most ? values : *most;
         *all += values;
     }
@@ -182,15 +191,16 @@ bool route_saves(struct route_plan *route, int most[ROUTE_LEVELS_MAX])
 {
     const struct topology *t = route->topology;
     int64_t microsteps = route_microsteps(route), all = 0, others = 0;
-    int last = route->turn_levels - 1;
     memset(most, 0, ROUTE_LEVELS_MAX * sizeof most[0]);
-    if (last < 2 || microsteps * t->ranks > LOOKED_AT)
+    if (route->levels < 3 || microsteps * t->ranks > LOOKED_AT)
         return false;
     for (route->microstep = 0; route->microstep < microsteps;
          route->microstep++)
-        for (int level = 1; level <= last; level++)
-            look_at_units(route, level == 1 ? 0 : route->unit[level - 1],
-                          &most[level], level == 2 ? &all : &others);
+        for (int level = 1; level < route->turn_levels; level++)
+            look_at_units(route, level, &most[level],
+                          level == 2 ? &all : &others);
+    for (int level = route->turn_levels; level < route->levels; level++)
+        look_at_units(route, level, &most[level], &others);
     return 4 * all <= 3 * route->options.leaves;
 }
 

@@ -8,7 +8,8 @@
  * are neighbours in the order of sums, and it adds them to what there was and
  * forgets them. With ranges each rank would work at another place of the tree,
  * and the owner would have to keep a sum for each: together all gradients, which
- * is what these strategies are to save. */
+ * is what these strategies are to save. Shard groups may have ranges, if there is room: a
+ * rank's sums are then of its shard, which it has of the weights, too. */
 #include "src/parallel/scatter_impl.h"
 
 #include <assert.h>
@@ -20,16 +21,16 @@
 
 #define SPAN_UNIT 16 /* elements: partitions begin at multiples of 64 bytes */
 
-/* Leaves of a full microstep. */
+/* Leaves of a full microstep of those that have a range together. */
 static int64_t places_of(const struct scatter *scatter)
 {
-    return (int64_t)scatter->owner->ranks * scatter->options.own_leaves;
+    return (int64_t)scatter->group * scatter->options.own_leaves;
 }
 
 int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin)
 {
     int64_t end = begin + places_of(scatter);
-    return end < scatter->total ? end : scatter->total;
+    return end < scatter->range ? end : scatter->range;
 }
 
 int scatter_depth(const struct scatter *scatter, const struct sums *sums)
@@ -44,13 +45,18 @@ void scatter_add_leaf(const struct scatter *scatter, struct sums *sums)
         tree_push(&sums->tree, 0, (int)(leaf / scatter->options.leaves));
 }
 
+static int range_slots(const struct scatter *scatter)
+{
+    return (int)(scatter->range / scatter->options.leaves);
+}
+
 static void pass_microstep(const struct scatter *scatter, struct sums *sums)
 {
     int64_t end = scatter_leaf_end(scatter, sums->leaf);
     while (sums->leaf < end) {
         scatter_add_leaf(scatter, sums);
         while (sums->tree.depth > 0 &&
-               tree_settle(&sums->tree, scatter->options.slots))
+               tree_settle(&sums->tree, range_slots(scatter)))
             continue;
     }
 }
@@ -61,11 +67,11 @@ static int deepest_of_slots(const struct scatter *scatter)
 {
     struct tree tree = { 0 };
     int depth = 0;
-    for (int slot = 0; slot < scatter->options.slots; slot++) {
+    for (int slot = 0; slot < range_slots(scatter); slot++) {
         if (tree.depth + 1 > depth)
             depth = tree.depth + 1;
         tree_push(&tree, 0, slot);
-        while (tree.depth > 0 && tree_settle(&tree, scatter->options.slots))
+        while (tree.depth > 0 && tree_settle(&tree, range_slots(scatter)))
             continue;
     }
     return depth;
@@ -77,7 +83,7 @@ static int deepest(const struct scatter *scatter)
     int depth = 0;
     if (scatter->options.leaves > places_of(scatter))
         return deepest_of_slots(scatter);
-    while (sums.leaf < scatter->total) {
+    while (sums.leaf < scatter->range) {
         pass_microstep(scatter, &sums);
         if (scatter_depth(scatter, &sums) > depth)
             depth = scatter_depth(scatter, &sums);
@@ -146,9 +152,11 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
             arena_take(arena, (size_t)elements * sizeof(float));
     }
     bytes->gradients = arena->used;
+    int64_t sums = scatter_ranges(scatter) ? owner->shard : owner->own;
     for (int i = 0; i < scatter->depth; i++)
-        scatter->stack[i] =
-            arena_take(arena, (size_t)owner->own * sizeof(float));
+        scatter->stack[i] = arena_take(arena, (size_t)sums * sizeof(float));
+    if (scatter_ranges(scatter))
+        scatter->sum = arena_take(arena, (size_t)owner->own * sizeof(float));
     bytes->partial_sums = arena->used - bytes->gradients;
     for (int apart = 0; apart < 1 + (owner->expert_degree > 1); apart++)
         if (scatter->levels[apart] != NULL)
@@ -168,6 +176,42 @@ static void close_levels(struct scatter *scatter)
     }
 }
 
+bool scatter_ranges(const struct scatter *scatter)
+{
+    return scatter->group < scatter->owner->ranks;
+}
+
+/* Groups have ranges where each is one whole subtree, of more than a microstep. */
+static void set_range(struct scatter *scatter, int group)
+{
+    int64_t chain = scatter->options.leaves;
+    scatter->group = scatter->owner->ranks;
+    scatter->range = scatter->total;
+    if (group == 0 || scatter->owner->expert_degree > 1)
+        return;
+    int64_t groups = scatter->owner->ranks / group;
+    int64_t range = scatter->total / groups, slots = range / chain;
+    if (scatter->total % groups != 0 || range % chain != 0 ||
+        (slots & (slots - 1)) != 0 ||
+        range <= (int64_t)group * scatter->options.own_leaves)
+        return;
+    scatter->group = group;
+    scatter->range = range;
+}
+
+static enum err open_levels(struct scatter *scatter, int rank)
+{
+    set_range(scatter, scatter->options.group);
+    TRY(scatter_levels_open(scatter, false, rank));
+    if (scatter_ranges(scatter) && scatter->levels[0] == NULL) {
+        set_range(scatter, 0);
+        TRY(scatter_levels_open(scatter, false, rank));
+    }
+    return scatter->owner->expert_degree > 1
+               ? scatter_levels_open(scatter, true, rank)
+               : ERR_OK;
+}
+
 /* Without memory for tensors; `rank` is whose levels they are. */
 static enum err scatter_open(struct scatter *scatter,
                              const struct params *params,
@@ -182,10 +226,8 @@ static enum err scatter_open(struct scatter *scatter,
                           .options = *options,
                           .total = (int64_t)options->slots * options->leaves,
                           .exchange.block = NO_BLOCK };
+    enum err rc = open_levels(scatter, rank);
     scatter->depth = deepest(scatter);
-    enum err rc = scatter_levels_open(scatter, false, rank);
-    if (rc == ERR_OK && owner->expert_degree > 1)
-        rc = scatter_levels_open(scatter, true, rank);
     if (rc == ERR_OK)
         scatter_layout(scatter, &plan, bytes);
     else
@@ -197,7 +239,7 @@ static enum err scatter_open(struct scatter *scatter,
  * together. */
 enum err scatter_plan(const struct params *params, const struct owner *owner,
                       const struct scatter_options *options,
-                      struct reduce_bytes *out)
+                      struct reduce_bytes *out, bool *ranges)
 {
     int ranks[] = { 0, 0, 0 };
     *out = (struct reduce_bytes){ 0 };
@@ -209,6 +251,8 @@ enum err scatter_plan(const struct params *params, const struct owner *owner,
         TRY(scatter_open(&scatter, params, owner, options, ranks[i], &bytes));
         if (bytes.total > out->total)
             *out = bytes;
+        if (ranges != NULL)
+            *ranges = scatter_ranges(&scatter);
         for (int apart = 0; apart < 2 && i == 0; apart++)
             if (scatter.levels[apart] != NULL)
                 ranks[1 + apart] =
@@ -257,14 +301,24 @@ void scatter_destroy(struct scatter *scatter)
 int scatter_microsteps(const struct scatter *scatter)
 {
     int64_t places = places_of(scatter);
-    return (int)((scatter->total + places - 1) / places);
+    return (int)((scatter->range + places - 1) / places);
 }
 
-int scatter_leaf(const struct scatter *scatter, int microstep)
+int scatter_leaf(const struct scatter *scatter, int rank, int microstep)
 {
-    int64_t leaf = microstep * places_of(scatter) +
-                   scatter->owner->rank * scatter->options.own_leaves;
-    return leaf < scatter->total ? (int)leaf : -1;
+    int64_t leaf =
+        microstep * places_of(scatter) +
+        (int64_t)(rank % scatter->group) * scatter->options.own_leaves;
+    return leaf < scatter->range
+               ? (int)(rank / scatter->group * scatter->range + leaf)
+               : -1;
+}
+
+int scatter_leaf_rank(const struct scatter *scatter, int leaf)
+{
+    int64_t own = scatter->options.own_leaves;
+    return (int)(leaf / scatter->range * scatter->group +
+                 leaf % scatter->range / own % scatter->group);
 }
 
 void scatter_begin(struct scatter *scatter)
@@ -294,8 +348,9 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
     struct levels *levels = scatter_levels_of(scatter, block);
     int64_t elements = scatter->params->blocks[block].elements;
     /* without a leaf there may be those of the group for experts */
-    bool used = scatter_leaf(scatter, scatter->microstep) >= 0 ||
-                scatter->owner->expert_degree > 1;
+    bool used =
+        scatter_leaf(scatter, scatter->owner->rank, scatter->microstep) >= 0 ||
+        scatter->owner->expert_degree > 1;
     *gradient = scatter_buffer(scatter, block);
     if (levels != NULL)
         TRY(scatter_levels_gradient(levels,
@@ -339,5 +394,5 @@ float *scatter_total(const struct scatter *scatter)
 {
     assert(scatter->microstep + 1 == scatter_microsteps(scatter));
     assert(scatter->exchange.block == NO_BLOCK);
-    return scatter->stack[0];
+    return scatter_ranges(scatter) ? scatter->sum : scatter->stack[0];
 }

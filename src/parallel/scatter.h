@@ -4,6 +4,10 @@
  * The leaves of a batch are dealt to the ranks in turn, K = own_leaves at a
  * time: rank r computes K leaves from (microstep * ranks + r) * K on, so that
  * the leaves of a microstep are neighbours and an owner can add them in order.
+ * Or each group of ranks has an equal range of the batch's leaves, dealt in turn to
+ * its ranks: then only these exchange in each microstep, each has the sums of its shard
+ * (owner.h), and groups exchange one sum each, block by block in the last microstep. That is
+ * done where a range is a whole subtree, of more than a microstep.
  * A block's gradient buffer has K gradients, one after the other. Leaves of a
  * slot are added one after the other, slots by the tree (tree.h), for the
  * owner's partitions only. When a block's gradient is done, its exchange starts,
@@ -22,7 +26,8 @@
  * where that leaves fewer values than there are leaves; not so bf16. Experts that are
  * apart have levels of their own, of the ranks with the same ones.
  *
- * Memory: the stack, of this rank's partitions; gradient buffers of two transformer
+ * Memory: the stack, of this rank's partitions, of groups with ranges of its shards,
+ * and the total beside it; gradient buffers of two transformer
  * blocks and of the ends, K times; what is received, a transformer block at
  * most, so that larger blocks and those of which a rank sends several values are exchanged
  * in several rounds; in levels what each level receives and leaves, of two levels up to
@@ -50,12 +55,18 @@ struct scatter_options {
     /* borrowed; NULL: one node */
     const struct topology *topology;
     int radix; /* of its route */
+    int group; /* ranks of a shard group, on whole nodes, that may have a range of
+                * leaves of its own; 0: none has */
 };
 
-/* Without creating one; of ranks in levels on the one that needs most. */
+/* Whether groups have ranges. */
+bool scatter_ranges(const struct scatter *scatter);
+
+/* Without creating one; of ranks in levels on the one that needs most. *ranges: whether
+ * groups would have them; or NULL. */
 enum err scatter_plan(const struct params *params, const struct owner *owner,
                       const struct scatter_options *options,
-                      struct reduce_bytes *out);
+                      struct reduce_bytes *out, bool *ranges);
 
 /* All arguments but the options are borrowed. */
 enum err scatter_create(struct comm_tensors *tensors,
@@ -66,10 +77,11 @@ enum err scatter_create(struct comm_tensors *tensors,
                         struct scatter **out);
 void scatter_destroy(struct scatter *scatter);
 
-/* How often all ranks compute leaves at the same time; which is this rank's
- * first, -1: none. */
+/* How often all ranks compute leaves at the same time; which is a rank's first,
+ * -1: none; and whose a leaf is. */
 int scatter_microsteps(const struct scatter *scatter);
-int scatter_leaf(const struct scatter *scatter, int microstep);
+int scatter_leaf(const struct scatter *scatter, int rank, int microstep);
+int scatter_leaf_rank(const struct scatter *scatter, int leaf);
 
 /* A batch is begin, and all microsteps in order, also when it is to be given
  * up. The end of the last microstep is collective. */

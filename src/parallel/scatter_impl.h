@@ -60,7 +60,8 @@ struct levels {
     int members, first, step; /* as the reducers' */
     int bottom, top;          /* levels with messages */
     int most;                 /* values of a piece that any of them sends */
-    int microstep;            /* of the route */
+    int turn;      /* the last of a microstep: what it leaves is the stack */
+    int microstep; /* of the route */
     struct comm_message *messages; /* [2 members] scratch */
     float **values, **left;        /* [inputs of a level] scratch */
     struct stage stage[ROUTE_LEVELS_MAX];
@@ -74,9 +75,12 @@ struct scatter {
     const struct owner *owner;
     struct scatter_options options;
     struct arena arena;
-    int64_t total;                /* leaves of a batch */
-    int depth;                    /* of the stack */
-    float *stack[TREE_DEPTH_MAX]; /* [own] */
+    int64_t total; /* leaves of a batch */
+    int group;     /* ranks that have a range of them: all, or ... */
+    int64_t range; /* ... a shard group; its leaves */
+    int depth;     /* of the stack */
+    float *stack[TREE_DEPTH_MAX]; /* [own], of groups [shard] */
+    float *sum;                   /* [own] of groups: the total */
     float *buffer[BUFFERS];
     float *receive;   /* [places][span], or in bf16 ... */
     char *wire_in;    /* ... here, ... */

@@ -6,7 +6,9 @@
  * last level to the first: so a block's level 1 travels during the backward of the next
  * block, level 2 during that of the one after it, and both networks are busy at once.
  * Its gradient buffer is free when level 1 has ended, for what that leaves lies apart.
- * All of a microstep ends before the first gradient of the next. Ranks start the
+ * All of a microstep ends before the first gradient of the next. Where groups have ranges
+ * of leaves (scatter.h), what the levels within a group leave is added to the stack, and the
+ * levels beyond follow in the last microstep alone. Ranks start the
  * same operations in the same order, of which those without messages are nothing.
  *
  * Pieces are numbered as the route lists what a rank brings together; their parts of a
@@ -87,14 +89,16 @@ static enum err make_route(struct levels *levels,
     int row = o->topology != NULL ? topology_row(o->topology) : 1;
     int each = row % reducers->step == 0 ? row / reducers->step : 1;
     int pipelines = levels->scatter->owner->expert_degree > 1 ? 2 : 1;
+    bool ranges = scatter_ranges(levels->scatter);
     const struct route_options options = {
         .leaves = levels->scatter->total,
+        .group_nodes = ranges ? levels->scatter->group / each : 0,
         .chain = o->leaves,
         .own_leaves = reducers->parts,
         .radix = o->radix,
         .columns = reducers->step == 1 && owner_columns(levels->scatter->owner)
     };
-    *fits = (each > 1 || reducers->parts > 1) && !o->bf16;
+    *fits = (each > 1 || reducers->parts > 1 || ranges) && !o->bf16;
     if (!*fits)
         return ERR_OK;
     TRY(topology_alike(reducers->members, each, &levels->topology));
@@ -102,7 +106,8 @@ static enum err make_route(struct levels *levels,
                      &levels->route));
     *fits = route_saves(levels->route, most);
     levels->bottom = each > 1 ? 1 : 2;
-    levels->top = route_turn_levels(levels->route) - 1;
+    levels->turn = route_turn_levels(levels->route) - 1;
+    levels->top = route_all_levels(levels->route) - 1;
     /* Pieces of several rounds do not lie together, and an operation has no more than a
      * message to and from each; nodes of several ranks stay below that. */
     if (levels->bottom == 2 && levels->top > 2 && o->own_leaves > 1)
@@ -147,8 +152,8 @@ void scatter_levels_layout(struct levels *levels, struct arena *arena)
         struct stage *stage = &levels->stage[level];
         const struct route_level *l = route_level(levels->route, level);
         size_t rows = (size_t)l->members * (size_t)stage->most;
-        size_t left =
-            level < levels->top ? (size_t)levels->stage[level + 1].most : 0;
+        bool kept = level == levels->turn || level == levels->top;
+        size_t left = kept ? 0 : (size_t)levels->stage[level + 1].most;
         stage->width = stage->count * span;
         size_t row = (size_t)stage->width * sizeof(float);
         stage->receive = arena_take(arena, rows * row);
@@ -163,6 +168,22 @@ static int rank_of(const struct levels *levels, int member)
     return levels->first + member * levels->step;
 }
 
+/* Where sum `at` of a rank's piece is in this round: what waits for the next microstep,
+ * of groups all that it brings together there, or the total. */
+static float *sum_value(const struct levels *levels, int level,
+                        const struct stage *stage, int at, int rank)
+{
+    const struct scatter *scatter = levels->scatter;
+    const struct owner_block *b = &scatter->owner->blocks[stage->block];
+    int64_t element =
+        scatter_reducers(scatter, stage->block).begin +
+        scatter_round_begin(scatter, stage->block, rank, stage->round);
+    if (level < levels->top)
+        return scatter->stack[at] + b->shard_at + element - b->shard_begin;
+    return (scatter_ranges(scatter) ? scatter->sum : scatter->stack[at]) +
+           b->at + element - b->begin;
+}
+
 /* Value `value` that the rank has of a member's piece from the level below, in this
  * round. */
 static float *own_value(const struct levels *levels, int level, int value,
@@ -171,6 +192,9 @@ static float *own_value(const struct levels *levels, int level, int value,
     const struct scatter *scatter = levels->scatter;
     const struct stage *stage = &levels->stage[level];
     const struct stage *below = stage - 1;
+    if (level == levels->turn + 1)
+        return sum_value(levels, levels->turn, stage, value,
+                         rank_of(levels, member));
     if (level > levels->bottom)
         return below->left + value * below->width +
                below->left_at[below->number[member]];
@@ -182,15 +206,6 @@ static float *own_value(const struct levels *levels, int level, int value,
                                stage->round);
 }
 
-/* Where sum `at` of the rank's own piece is in this round. */
-static float *stack_value(const struct levels *levels,
-                          const struct stage *stage, int at)
-{
-    const struct scatter *scatter = levels->scatter;
-    return scatter->stack[at] + scatter->owner->blocks[stage->block].at +
-           stage->round * scatter_span(scatter, stage->block);
-}
-
 static float *input_value(const struct levels *levels, int level, int input,
                           int piece)
 {
@@ -198,7 +213,8 @@ static float *input_value(const struct levels *levels, int level, int input,
     const struct route_level *l = route_level(levels->route, level);
     int64_t row = input - l->held - (input >= l->own_at ? l->own : 0);
     if (input < l->held)
-        return stack_value(levels, stage, input);
+        return sum_value(levels, level, stage, input,
+                         rank_of(levels, stage->owners[piece]));
     if (input >= l->own_at && input < l->own_at + l->own)
         return own_value(levels, level, input - l->own_at,
                          stage->owners[piece]);
@@ -212,9 +228,10 @@ static float *left_value(const struct levels *levels, int level, int left,
                          int piece)
 {
     const struct stage *stage = &levels->stage[level];
-    return level < levels->top
+    return level < levels->top && level != levels->turn
                ? stage->left + left * stage->width + stage->at[piece]
-               : stack_value(levels, stage, left);
+               : sum_value(levels, level, stage, left,
+                           rank_of(levels, stage->owners[piece]));
 }
 
 /* The level's adds of `count` elements of levels->values; what is left goes to
@@ -240,16 +257,21 @@ static enum err add_inputs(const struct levels *levels,
     return ERR_OK;
 }
 
-/* Pieces from this one on of which own values are neighbours, as what is received is. */
+/* Pieces from this one on of which own values are neighbours, as what is received is,
+ * and sums that wait. */
 static int run_length(const struct levels *levels, int level, int piece,
                       int64_t *elements)
 {
     const struct stage *stage = &levels->stage[level];
     int end = piece + 1;
-    while (level < levels->top && end < stage->count &&
-           own_value(levels, level, 0, stage->owners[end]) ==
-               own_value(levels, level, 0, stage->owners[piece]) +
-                   (stage->at[end] - stage->at[piece]))
+    while (
+        level < levels->top && end < stage->count &&
+        own_value(levels, level, 0, stage->owners[end]) ==
+            own_value(levels, level, 0, stage->owners[piece]) +
+                (stage->at[end] - stage->at[piece]) &&
+        (level != levels->turn || left_value(levels, level, 0, end) ==
+                                      left_value(levels, level, 0, piece) +
+                                          (stage->at[end] - stage->at[piece])))
         end++;
     *elements = stage->at[end] - stage->at[piece];
     return end - piece;
@@ -377,6 +399,7 @@ static enum err finish_level(struct levels *levels, int level)
  * next round. */
 static enum err move_on(struct levels *levels)
 {
+    bool last = levels->microstep + 1 == scatter_microsteps(levels->scatter);
     for (int level = levels->top; level >= levels->bottom; level--) {
         struct stage *stage = &levels->stage[level];
         int block = stage->block;
@@ -385,7 +408,7 @@ static enum err move_on(struct levels *levels)
             continue;
         TRY(finish_level(levels, level));
         stage->block = NO_BLOCK;
-        if (level < levels->top)
+        if (level < levels->top && (level != levels->turn || last))
             TRY(start_level(levels, level + 1, block, round));
         int64_t next = (round + 1) * scatter_span(levels->scatter, block);
         if (level == levels->bottom &&
@@ -411,6 +434,13 @@ enum err scatter_levels_finish(struct levels *levels)
     return ERR_OK;
 }
 
+/* The route deals leaves as the scatter does. */
+static bool is_dealt(const struct scatter *scatter, int64_t first)
+{
+    int leaf = scatter_leaf(scatter, scatter->owner->rank, scatter->microstep);
+    return leaf < 0 || leaf == first;
+}
+
 enum err scatter_levels_gradient(struct levels *levels, const float *buffer)
 {
     const struct scatter *scatter = levels->scatter;
@@ -419,6 +449,8 @@ enum err scatter_levels_gradient(struct levels *levels, const float *buffer)
         TRY(scatter_levels_finish(levels));
         (void)route_microstep(levels->route, scatter->microstep);
         levels->microstep = scatter->microstep;
+        assert(levels->step > 1 ||
+               is_dealt(scatter, route_first_leaf(levels->route)));
     }
     if (first->block != NO_BLOCK &&
         scatter_buffer(scatter, first->block) == buffer)

@@ -148,6 +148,7 @@ static enum err add_memory(const struct plan_options *options,
                               f->why, sizeof f->why));
     struct replica_options replica = train_memory_replica(&f->chosen);
     TRY(replica_check(&replica, f->ranks));
+    TRY(train_memory_once(&f->chosen, &f->place, (size_t)f->limit_bytes));
     TRY(train_memory_plan(&f->chosen, &f->place, &f->bytes));
     assert(f->place.node_ranks >= 1 && f->place.node_ranks <= f->ranks);
     f->fits = (int64_t)f->bytes.total <= f->limit_bytes;

@@ -34,7 +34,8 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         "tensors beside the moments",
         "do not train: whole on every rank",
         "of the slot at work",
-        "of slots, waiting to be added",
+        b->once ? "of shards: groups exchange them once a step"
+                : "of slots, waiting to be added",
         "kept for backward",
         "shared by all blocks",
         "of the tokens at work",
@@ -463,6 +464,7 @@ enum err plan_print_json(const struct plan_figures *figures)
         "detect_s", print_number(f->detect_s), "restart_s",
         print_number(f->restart_s), "metadata_s", print_number(f->metadata_s),
         "restart_measured", (int)f->restart_measured);
+    json_object_set_new(object, "exchanged_once", json_boolean(f->bytes.once));
     json_object_set_new(object, "attention_scratch_bytes",
                         print_whole((double)f->bytes.model.attention));
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;

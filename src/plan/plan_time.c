@@ -38,6 +38,7 @@ static void predict(const struct plan_figures *f,
                  : s->parallel.shard_degree > 0 ? (int)s->parallel.shard_degree
                                                 : f->ranks;
     double sum_bytes = s->parallel.reduce_precision == REDUCE_BF16 ? 2.0 : 4.0;
+    double once_bytes = s->once ? sum_bytes : 0.0;
     double trained = (double)f->trained;
     double micro =
         (double)s->train.microbatch / (double)s->parallel.sequence_degree;
@@ -52,8 +53,9 @@ static void predict(const struct plan_figures *f,
         .trained = trained / (double)f->params,
         .fp8 = trainer_backend_fp8(s),
         .node_ranks = f->place.node_ranks,
-        .exchanges = { { trained * sum_bytes, each ? leaves : 1.0, f->ranks },
-                       { trained * (ddp ? 4.0 : 2.0) / degree,
+        .exchanges = { { trained * sum_bytes, each ? leaves : 1.0,
+                         s->once ? degree : f->ranks },
+                       { trained * (once_bytes + (ddp ? 4.0 : 2.0)) / degree,
                          degree < f->ranks, f->ranks },
                        { (double)f->params * 2.0, 2.0 * leaves, degree } },
         .update_bytes = UPDATE_BYTES * trained / (ddp ? 1.0 : f->ranks),

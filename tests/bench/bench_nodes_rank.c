@@ -149,6 +149,7 @@ static enum err measure(struct bench *b, size_t k, double seconds)
         .leaves = 1,
         .exact = !kinds[k].fast,
         .flat = kinds[k].flat,
+        .once = kinds[k].node,
     };
     TRY_OUT(bench_model_join(kinds[k].experts > 0 ? &b->moe : &b->model, 1,
                              b->comm, &options, &model));

@@ -68,11 +68,12 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
     struct reduce_bytes scattered = { 0 }, reduced = { 0 };
     struct owner *owner = NULL, *pieces = NULL;
     double begin_s = growth_clock();
-    bool good = owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks,
-                             ranks, 1, &owner) == ERR_OK &&
-                owner_create(params, OWNER_CUT_JOINED, OWNER_LARGEST, ranks, 1,
-                             1, &pieces) == ERR_OK &&
-                scatter_plan(params, owner, &options, &scattered) == ERR_OK;
+    bool good =
+        owner_create(params, OWNER_CUT_BLOCKS, OWNER_LARGEST, ranks, ranks, 1,
+                     &owner) == ERR_OK &&
+        owner_create(params, OWNER_CUT_JOINED, OWNER_LARGEST, ranks, 1, 1,
+                     &pieces) == ERR_OK &&
+        scatter_plan(params, owner, &options, &scattered, NULL) == ERR_OK;
     if (good)
         reduce_plan(params->elements, pieces, REDUCE_ANY_RANK, ranks, ranks,
                     &reduced);
@@ -84,9 +85,11 @@ static bool exchanges_planned(int ranks, struct growth_cost *cost)
     return good && scattered.total > 0 && reduced.total > 0;
 }
 
-/* The route of a rank, two microsteps of it, and what its exchange takes. */
-static bool levels_planned(int ranks, struct growth_cost *cost)
+/* The route of a rank, two microsteps of it, and what its exchange takes; of shard
+ * groups that exchange once a step. */
+static bool plan_levels(int ranks, int group, struct growth_cost *cost)
 {
+    bool ranges = false;
     const struct params *params = growth_params("mpt-70b");
     int *counts = calloc((size_t)(ranks / EACH), sizeof *counts);
     struct scatter_options options = { .slots = 2 * ranks,
@@ -99,15 +102,27 @@ static bool levels_planned(int ranks, struct growth_cost *cost)
         counts[n] = EACH;
     bool good = topology_describe(counts, ranks / EACH, &topology) == ERR_OK &&
                 owner_create_rows(params, OWNER_CUT_BLOCKS, ranks / 2, ranks,
-                                  ranks, 1, EACH, &owner) == ERR_OK;
+                                  group, 1, EACH, &owner) == ERR_OK;
     options.topology = topology;
+    options.group = group < ranks ? group : 0;
     double begin_s = growth_clock();
-    good = good && scatter_plan(params, owner, &options, &bytes) == ERR_OK;
+    good = good &&
+           scatter_plan(params, owner, &options, &bytes, &ranges) == ERR_OK;
     cost->seconds = growth_clock() - begin_s;
     owner_destroy(owner);
     topology_destroy(topology);
     free(counts);
-    return good && bytes.exchange > 0;
+    return good && bytes.exchange > 0 && ranges == (group < ranks);
+}
+
+static bool levels_planned(int ranks, struct growth_cost *cost)
+{
+    return plan_levels(ranks, ranks, cost);
+}
+
+static bool once_planned(int ranks, struct growth_cost *cost)
+{
+    return plan_levels(ranks, 4 * EACH, cost);
 }
 
 /* Sums of squares of tensors: where each rank's fragments are, and all added. */
@@ -249,6 +264,8 @@ const struct growth_row growth_starts[] = {
     { "reduce and scatter plans", GROWTH_START, 0, NULL, 0, exchanges_planned },
     { "exchange in levels, 8 a node", GROWTH_START, 0, NULL, 0,
       levels_planned },
+    { "shards of 4 nodes, once a step", GROWTH_START, 0, NULL, 0,
+      once_planned },
     { "norms of tensors made, 70b", GROWTH_START, 0, NULL, 0, norms_made },
     { "norms of tensors, 70b", GROWTH_STEP, 0, NULL, 0, norms_added },
     { "window, nodes of one rank", GROWTH_START, 0, NULL, 0, window_made },

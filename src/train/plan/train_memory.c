@@ -63,6 +63,7 @@ train_memory_replica(const struct train_settings *settings)
         .expert_degree = (int)s->parallel.expert_degree,
         .exact = s->parallel.determinism == DETERMINISM_ELASTIC,
         .reduce_bf16 = s->parallel.reduce_precision == REDUCE_BF16,
+        .once = s->once,
     };
     memcpy(options.kept, s->needs.kept, sizeof options.kept);
     return options;
@@ -210,6 +211,20 @@ bool train_memory_fits(const struct memory_plan *plan,
            has_room(here, place->room) &&
            has_room(plan->host, place->host_room) &&
            (place->address_space == 0 || mapped <= place->address_space);
+}
+
+enum err train_memory_once(struct train_settings *settings,
+                           const struct train_memory_place *place,
+                           size_t limit_bytes)
+{
+    struct memory_plan plan;
+    settings->once = settings->parallel.strategy == REPLICA_ZERO3 &&
+                     settings->parallel.shard_degree > 1;
+    if (!settings->once)
+        return ERR_OK;
+    TRY(train_memory_plan(settings, place, &plan));
+    settings->once = plan.once && train_memory_fits(&plan, place, limit_bytes);
+    return ERR_OK;
 }
 
 int64_t train_memory_smaller(int64_t microbatch)

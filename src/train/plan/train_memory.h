@@ -72,6 +72,12 @@ enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct params *params,
                                 struct memory_plan *out);
 
+/* Settings with which shard groups exchange gradients once a step, where they can, and
+ * there is memory for the sums that wait meanwhile. The bits are the same. */
+enum err train_memory_once(struct train_settings *settings,
+                           const struct train_memory_place *place,
+                           size_t limit_bytes);
+
 /* Within limit_bytes, 0: no limit, and within what the place has. There the
  * weights that ranks of a node share count once, and 5 % are left free: plan
  * and peak differ by so much. */
@@ -98,6 +104,7 @@ struct train_memory_way {
     bool packed;     /* saved tensors in fewer bits */
     bool waiting;    /* no asynchronous checkpoints */
     bool chained;    /* one slot, so one sum that waits; of a new run */
+    bool once;       /* as train_memory_once() says */
     size_t bytes;    /* of a rank */
     double sent;     /* bytes that a rank sends in a step */
     double computed; /* share of a step's arithmetic besides */

@@ -95,6 +95,7 @@ static void apply_changes(const struct train_memory_way *way,
         s->checkpoint.async = false;
     if (way->chained)
         s->parallel.slots = 1;
+    s->once = way->once;
 }
 
 void train_memory_apply(const struct train_settings *settings,
@@ -203,13 +204,18 @@ static int by_cost(const void *a, const void *b)
 
 /* --- the search --- */
 
+/* As train_memory_once() does. */
 static enum err try_way(struct planner *planner, struct train_memory_way *way,
                         bool *fits)
 {
-    struct memory_plan plan;
-    TRY(plan_way(planner, way, &plan));
-    way->bytes = plan.total;
-    *fits = train_memory_fits(&plan, planner->place, planner->limit_bytes);
+    struct memory_plan plan = { .once = true };
+    *fits = false;
+    way->once = true;
+    for (; plan.once && !*fits; way->once = plan.once && *fits) {
+        TRY(plan_way(planner, way, &plan));
+        way->bytes = plan.total;
+        *fits = train_memory_fits(&plan, planner->place, planner->limit_bytes);
+    }
     return ERR_OK;
 }
 

@@ -46,6 +46,7 @@ struct train_settings {
     /* no settings: */
     struct train_groups groups;   /* of optimizer.groups */
     bool microbatch_automatic;    /* train.microbatch was 0 */
+    bool once;                    /* train_memory_once() */
     struct algorithm_needs needs; /* of algorithms */
     /* By file or command line, another value than the default and that of the
      * preset; in the order of the schema. */

@@ -278,9 +278,26 @@ static enum err make_replica(struct run *run)
 {
     struct replica_options options = train_memory_replica(&run->settings);
     if (run->engine.replica != NULL)
-        return replica_set_leaves(run->engine.replica, options.leaves);
+        return replica_set_leaves(run->engine.replica, options.leaves,
+                                  options.once);
     return replica_create(run->comm, run->engine.kernels, &run->engine.ctx,
                           run->engine.params, &options, &run->engine.replica);
+}
+
+/* The same on all ranks, for the one that has least; or no more. */
+static enum err settle_once(struct run *run, bool may)
+{
+    struct train_settings *s = &run->settings;
+    s->once = false;
+    if (!may || s->parallel.shard_degree <= 1)
+        return ERR_OK;
+    enum err rc =
+        train_memory_once(s, &run->engine.place, (size_t)s->memory.limit);
+    int64_t once = s->once;
+    TRY(comm_agree(run->comm, rc));
+    TRY(comm_all_reduce_i64(run->comm, &once, 1, COMM_MIN));
+    s->once = once != 0;
+    return ERR_OK;
 }
 
 /* One smaller, without making it; `begun`: bits may depend on the one there is. */
@@ -309,12 +326,14 @@ static enum err step_down(struct run *run, bool begun)
 enum err trainer_memory_create(struct run *run)
 {
     enum err rc = ERR_OK;
+    bool once = true;
     if (run->engine.place.ranks == 0) {
         TRY(comm_agree(run->comm, measure_place(run)));
         TRY(settle_strategy(run));
     }
     assert(run->settings.parallel.strategy != REPLICA_AUTO);
     for (;;) {
+        TRY(settle_once(run, once));
         rc = comm_agree(run->comm, make_leaf(run));
         if (rc == ERR_OK)
             rc = comm_agree(run->comm, make_replica(run));
@@ -322,7 +341,9 @@ enum err trainer_memory_create(struct run *run)
             rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        TRY(step_down(run, run->engine.adopted));
+        once = !run->settings.once; /* without, before bits change */
+        if (once)
+            TRY(step_down(run, run->engine.adopted));
         drop_leaf(run);
     }
 }
