@@ -83,10 +83,12 @@ static inline pid_t ranks_launch(const char *argument, const char *folder,
     (void)getloadavg(&load, 1);
     snprintf(times, sizeof times, "%.1f", load > most ? load / most : 1.0);
     setenv("TESSERA_TEST_TIMES", times, 1);
+    char path[FSIO_PATH_MAX];
     int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
+    snprintf(path, sizeof path, "%.900s/stderr", folder);
+    dup2(open(path, O_CREAT | O_WRONLY | O_APPEND, 0600), STDERR_FILENO);
     if (recovery)
         execlp("mpirun", "mpirun", "--enable-recovery", "--oversubscribe",
                "--bind-to", "none", "-np", count, program, argument, folder,
@@ -157,9 +159,11 @@ static inline void ranks_stop(const struct ranks *ranks)
             kill(ranks->pids[r], SIGKILL);
 }
 
-/* All ranks of case `number` but the victim must name it, and nobody else. */
-static inline void ranks_test(int number, const char *what, int victim)
+/* All ranks of case `number` but the victim must name it, and nobody else. What they
+ * all have written to stderr is in the folder that is returned. */
+static inline const char *ranks_test(int number, const char *what, int victim)
 {
+    static char folder[FSIO_PATH_MAX];
     struct ranks ranks;
     char text[1024];
     bool named = true;
@@ -176,6 +180,7 @@ static inline void ranks_test(int number, const char *what, int victim)
     tap_ok(ranks.started && named, "%s: all survivors name rank %d alone", what,
            victim);
     ranks_stop(&ranks);
+    return strcpy(folder, ranks.folder);
 }
 
 /* False: a test has said why there can't be any. */

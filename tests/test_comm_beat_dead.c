@@ -245,6 +245,26 @@ static void test_pause(int number)
     ranks_stop(&ranks);
 }
 
+/* Who computes without an end shows where it is, and nobody else does. */
+static void test_stack(int number, const char *folder)
+{
+    static const char head[] = "stack of the main thread";
+    char path[FSIO_PATH_MAX], *text = NULL;
+    size_t bytes;
+    int stacks = 0, frames = 0;
+    snprintf(path, sizeof path, "%s/stderr", folder);
+    (void)fsio_read_file(path, 1 << 20, &text, &bytes);
+    for (char *at = text; at != NULL && (at = strstr(at, head)) != NULL; at++) {
+        stacks++;
+        frames += strstr(at, "test_comm_beat_dead") != NULL;
+    }
+    tap_ok(stacks == 1 && frames == 1, "%s: its stack is shown",
+           cases[number].what);
+    if (stacks != 1 || frames != 1)
+        tap_note("%d stacks, %d with frames of ours: %s", stacks, frames, text);
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
     case_folder = argc == 3 ? argv[2] : "";
@@ -252,8 +272,11 @@ int main(int argc, char **argv)
         return tap_done();
     const char *only = getenv("CASE"); /* those with these words */
     for (int i = 0; i < CASES; i++)
-        if (only == NULL || strstr(cases[i].what, only) != NULL)
-            ranks_test(i, cases[i].what, cases[i].victim);
+        if (only == NULL || strstr(cases[i].what, only) != NULL) {
+            const char *folder = ranks_test(i, cases[i].what, cases[i].victim);
+            if (cases[i].signal == 0)
+                test_stack(i, folder);
+        }
     for (int i = 0; i < (int)(sizeof pauses / sizeof pauses[0]); i++)
         if (only == NULL)
             test_pause(CASES + i);

@@ -89,8 +89,8 @@ static void tell(struct comm_beat *beat, const char *text)
     comm_roll_tell(words);
 }
 
-/* What others wait for is of interest from within, too. */
-static struct comm_place own_place(struct comm_beat *beat, bool stack)
+/* With the stack of one that others wait for and that has not moved for `still_s`. */
+static struct comm_place own_place(struct comm_beat *beat, double still_s)
 {
     struct comm_place place = { .state = COMM_RESTS,
                                 .step = atomic_load(&beat->step) };
@@ -102,7 +102,7 @@ static struct comm_place own_place(struct comm_beat *beat, bool stack)
     for (int i = 0; i < COMM_PLACE_OPS; i++)
         place.ops[i] = atomic_load(&beat->ops[i]);
     comm_place_spans(&beat->here, place.at);
-    if (stack && place.state != COMM_WAITS && place.since_s >= beat->lost_s)
+    if (place.state != COMM_WAITS && place.since_s >= still_s)
         comm_place_stack(beat->main);
     return place;
 }
@@ -114,7 +114,7 @@ static void hear_place(struct comm_beat *beat, int peer, enum comm_word word,
     if (word == COMM_WHERE) {
         if (peer < words->rank)
             beat->asked_s = clock_now();
-        words->place = own_place(beat, true);
+        words->place = own_place(beat, beat->lost_s);
         words->transport->say(words, peer, COMM_PLACE, 0);
     } else if (beat->gathers) {
         beat->placed += beat->places[peer].state == COMM_SILENT;
@@ -151,7 +151,8 @@ static int ask(struct comm_beat *beat, int suspect)
         new_zeroed(&beat->places, (size_t)words->size) != ERR_OK)
         return 0;
     memset(beat->places, 0, (size_t)words->size * sizeof beat->places[0]);
-    beat->places[words->rank] = own_place(beat, true);
+    beat->places[words->rank] =
+        own_place(beat, suspect < 0 ? 0.0 : beat->lost_s);
     beat->placed = 0;
     beat->gathers = true;
     for (int i = 1; i < words->size; i++)
@@ -261,7 +262,7 @@ static void tick(struct comm_beat *beat)
     beat->moves = moves;
     if (now - beat->said_s >= SAY_S) {
         beat->said_s = now;
-        words->place = own_place(beat, false);
+        words->place = own_place(beat, 1e18 /* none */);
         words->transport->say(words, comm_peer(words, 1), COMM_HERE, 0);
     }
     hear(beat);
