@@ -85,14 +85,19 @@ start() {
     pid=$!
 }
 
+# waits_so SECONDS: $DIR/waits.so, a plug-in by which each step begins so much later
+waits_so() {
+    cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S="$1" \
+        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$BATS_TEST_DIRNAME/plugin_waits.c" \
+        -o "$DIR/waits.so"
+}
+
 # held STEP RANKS DIR [...]: the same, and waits behind that step until it is killed or
 # $DIR/held is gone: whoever looks late finds it there, and has no end of the run to fear
 held() {
     local step=$1
     shift
-    [ -e "$DIR/waits.so" ] || cc -std=gnu17 -Wall -Werror -shared -fPIC -DWAIT_S=0 \
-        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$BATS_TEST_DIRNAME/plugin_waits.c" \
-        -o "$DIR/waits.so"
+    [ -e "$DIR/waits.so" ] || waits_so 0
     : >"$DIR/held"
     WAIT_FROM=$step WAIT_WHILE=$DIR/held start "$@" "plugins=[\"$DIR/waits.so\"]"
     wait_for 60 steps_logged "$2" "$step"

@@ -4,7 +4,9 @@
  *              other one
  *   clean      noise and bursts accuse nobody
  *   recovered  who is as fast as the others again is told so, and can be named
- *              again */
+ *              again
+ *   gaps       what lies between steps keeps them from being judged where it is out
+ *              of the ordinary, not where it is long */
 #include "src/control/slow.h"
 
 #include "src/base/clock.h"
@@ -258,11 +260,12 @@ static void test_worst(void)
             work_s[r] = 0.1 * (r == 2 ? 1.5 : r == 5 && seen.step < 12 ? 2 : 1);
         slow_step(slow, &seen, verdicts);
         if (seen.step == 1)
-            tap_is_int(slow_worst(slow).rank, -1, "nobody is told yet");
+            tap_is_int(slow_told(slow, SLOW_RANK).rank, -1,
+                       "nobody is told yet");
         if (seen.step == 8)
-            tap_is_int(slow_worst(slow).rank, 5, "the worse of two");
+            tap_is_int(slow_told(slow, SLOW_RANK).rank, 5, "the worse of two");
     }
-    struct slow_verdict worst = slow_worst(slow);
+    struct slow_verdict worst = slow_told(slow, SLOW_RANK);
     tap_ok(worst.rank == 2 && worst.since == 1 &&
                fabs(worst.factor - 1.5) < 0.01,
            "then the other, since its first slow step");
@@ -283,12 +286,51 @@ static void test_rate(void)
         seen.fresh = seen.step == 37;
         slow_step(slow, &seen, verdicts);
         if (seen.step == 23)
-            tap_is_int(slow_rate(slow).since, -1, "no rate is told yet");
+            tap_is_int(slow_told(slow, SLOW_RATE).since, -1,
+                       "no rate is told yet");
         if (seen.step == 24 || seen.step == 36)
-            tap_is_int(slow_rate(slow).since, 17, "one is, since its window");
+            tap_is_int(slow_told(slow, SLOW_RATE).since, 17,
+                       "one is, since its window");
     }
-    tap_is_int(slow_rate(slow).since, -1, "with other steps it is forgotten");
+    tap_is_int(slow_told(slow, SLOW_RATE).since, -1,
+               "with other steps it is forgotten");
     slow_destroy(slow);
+}
+
+/* Courses of 60 steps of 10 ms, by what lies between them. */
+static void test_gaps(void)
+{
+    static const struct {
+        const char *what;
+        double usual_s, noise_s; /* of each gap, and spread around that */
+        int every;               /* each so many steps there are 2 s more */
+        double grows;            /* from gap to gap */
+        int least, most;         /* that count */
+    } rows[] = {
+        { "back to back", 0.001, 0, 0, 1, 60, 60 },
+        { "an evaluation every tenth step", 0.001, 0, 10, 1, 54, 54 },
+        { "a save every second step", 0.001, 0, 2, 1, 30, 30 },
+        { "a save behind each", 2, 0, 0, 1, 59, 59 },
+        { "a wait before each", 0.45, 0, 0, 1, 59, 59 },
+        { "that is not always as long", 0.45, 0.05, 0, 1, 58, 59 },
+        { "with an evaluation every tenth step", 0.45, 0, 10, 1, 53, 53 },
+        { "half a minute before each, more or less", 30, 5, 0, 1, 57, 59 },
+        { "longer and longer ones", 1, 0, 0, 1.1, 0, 6 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct slow_gaps gaps = { .count = 0 };
+        double usual_s = rows[i].usual_s;
+        int count = 0;
+        for (int step = 1; step <= 60; step++, usual_s *= rows[i].grows) {
+            double late = rng_uniform(5, i, (uint64_t)step) * 2.0 - 1.0;
+            double gap_s = usual_s + rows[i].noise_s * late;
+            if (rows[i].every > 0 && step % rows[i].every == 0)
+                gap_s += 2.0;
+            count += slow_gap(&gaps, gap_s, 0.01);
+        }
+        tap_ok(count >= rows[i].least && count <= rows[i].most,
+               "%s: %d of 60 steps count", rows[i].what, count);
+    }
 }
 
 static void test_many(void)
@@ -332,6 +374,7 @@ int main(void)
     test_act();
     test_worst();
     test_rate();
+    test_gaps();
     test_many();
     return tap_done();
 }

@@ -40,6 +40,10 @@ swept() { # RUN
         "$1/ledger.jsonl" | grep -qxF '["rate",-1,"all"]'
 }
 
+over_in_mlflow() { # FOLDER
+    [[ $(cut -d' ' -f2 "$1"/*/*/metrics/watch/straggler_rank | uniq | xargs) == '-1 1 '*-1 ]]
+}
+
 # as_nodes SPARE: a command that gives each rank a node of its own, of a job
 as_nodes() {
     cat >"$DIR/as_node" <<END
@@ -52,14 +56,25 @@ END
 }
 
 @test "a rank that is slow by itself is named in log, ledger and metrics" {
-    start 2 "$DIR/slow" train.max_duration=100000ba hardware.threads=1 \
-        train.global_batch=96 watch.window=8 watch.on_straggler=replace
+    # a program that is told, and a wait before each step that is longer than the step
+    printf '#!/bin/sh\necho "$@" >>"%s"\n' "$DIR/told" >"$DIR/tell"
+    chmod 755 "$DIR/tell"
+    waits_so 0.3
+    TESSERA_NOTIFY=$DIR/tell start 2 "$DIR/slow" train.max_duration=100000ba hardware.threads=1 \
+        train.global_batch=96 watch.window=8 watch.on_straggler=replace "plugins=[\"$DIR/waits.so\"]" \
+        "tracking.prometheus=$DIR/slow.prom" "tracking.mlflow=$DIR/slow.mlruns"
     wait_for 60 steps_logged "$DIR/slow" 2
     slow_until "$(ranks_of $pid | tail -n 1)" action "$DIR/slow" one-node
     grep -q 'rank 1 (.*) stays slow, and its node is not replaced: all ranks are' "$DIR/slow.log"
     from=$(wc -l <"$DIR/slow/metrics.jsonl")
     wait_for 30 steps_logged "$DIR/slow" $((from + 2))
-    wait_for 30 grep -q watch/straggler_rank "$DIR/slow/metrics.jsonl"
+    wait_for 30 grep -q '"watch/straggler_rank": 1,' "$DIR/slow/metrics.jsonl"
+    grep -qx "straggler $DIR/slow 0 step [0-9]*: rank 1 (.*) takes .* as long as .*" "$DIR/told"
+    [ "$(grep -c ^straggler "$DIR/told")" = 1 ]
+    # what trackers keep of it goes when it is over
+    wait_for 60 grep -q '^tessera_watch_straggler_rank{.*} -1$' "$DIR/slow.prom"
+    grep -q '^tessera_watch_slowdown{.*} 1$' "$DIR/slow.prom"
+    wait_for 30 over_in_mlflow "$DIR/slow.mlruns"
     kill -KILL $(ranks_of $pid) || true
     waited '!0'
     named "$DIR/slow"
@@ -107,7 +122,7 @@ END
     # three slots on two ranks: uneven by design, so that no rank is a straggler
     settings=(train.max_duration=60ba hardware.threads=1 train.global_batch=48
         parallel.slots=3 eval.interval=0ba checkpoint.interval=1dur watch.window=4
-        watch.on_straggler=sweep)
+        watch.on_straggler=sweep "tracking.prometheus=$DIR/drop.prom")
     as_nodes 0
     command_of 1 "$DIR/drop" "${settings[@]}"
     "$MPIRUN" 2 unshare -u "$DIR/as_node" "${command[@]}" >"$DIR/drop.log" 2>&1 3>&- &
@@ -117,6 +132,7 @@ END
     STOPPED=1 slow_until "$(ranks_of $pid | tail -n 1)" swept "$DIR/drop"
     waited 85
     grep 'step .* the run stays slow: the run saves, and goes on when all nodes' "$DIR/drop.log"
+    awk '/^tessera_watch_rate/ { rate = $2 } END { exit !(rate > 0 && rate < 0.8) }' "$DIR/drop.prom"
     "$BIN/tessera-ckpt" next "$DIR/drop" --job 7 --attempt 1 -- ended=itself code=85 \
         state=RUNNING room=yes may_requeue=yes | tee "$DIR/next"
     grep -x 'do retry' "$DIR/next"
@@ -132,7 +148,8 @@ END
     train 1 "$DIR/one"
     train 2 "$DIR/off" watch.on_straggler=off hardware.threads=1
     [ -z "$(verdicts "$DIR/one")$(verdicts "$DIR/off")" ]
-    ! grep -q watch/ "$DIR/one/metrics.jsonl" "$DIR/off/metrics.jsonl" || false
+    ! grep -q watch/straggler "$DIR/one/metrics.jsonl" || false
+    ! grep -q watch/ "$DIR/off/metrics.jsonl" || false
 }
 
 @test "ranks that hang are named, and the log has what all are at" {
@@ -140,4 +157,7 @@ END
     echo "$output"
     [[ ${lines[-1]} == "culprit: 2 injected, 2 named, 0 wrong, "* ]]
     grep -qE '^# (rank|[0-9]+ ranks) .* waits?: step [0-9]+, .*, since' <<<"$output"
+    # one that goes round shows where, one that is stopped can't
+    [ "$(grep -B 1 '^loop, ' <<<"$output" | head -n 1)" = '# and its stack' ]
+    [ "$(grep -B 1 '^stop, ' <<<"$output" | grep -c stack)" = 0 ]
 }

@@ -17,6 +17,8 @@
 #define LOADER 0.25    /* of a step */
 #define RATE_LEAST 0.8 /* of the windows before */
 #define WINDOWS_MAX 64 /* that are remembered */
+#define BETWEEN 0.25   /* of a step and its usual gap, */
+#define BETWEEN_S 0.1  /* and at least, that a gap is longer than usual */
 
 const char *const slow_kind_names[] = { "straggler", "loader", "rate", NULL };
 const char *const slow_action_names[] = { "warn",   "one-node", "no-spare",
@@ -36,8 +38,8 @@ struct slow {
     int ranks, window;
     struct tally loader, rate;
     double rates[SLOW_WINDOW_MAX], rates_s, medians[WINDOWS_MAX];
-    int rate_count, windows;
-    double *values; /* [ranks] scratch */
+    int rate_count, windows, loader_rank; /* who was told */
+    double *values;                       /* [ranks] scratch */
     struct tally of_rank[];
 };
 
@@ -131,8 +133,12 @@ static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
 static void judge_loader(struct slow *slow, const struct slow_seen *seen,
                          struct verdicts *out)
 {
-    if (count(slow, &slow->loader, seen, seen->loader > LOADER, seen->loader))
-        tell(out, &slow->loader, SLOW_LOADER, seen->loader_rank);
+    bool turns =
+        count(slow, &slow->loader, seen, seen->loader > LOADER, seen->loader);
+    if (!slow->loader.told)
+        slow->loader_rank = seen->loader_rank;
+    if (turns)
+        tell(out, &slow->loader, SLOW_LOADER, slow->loader_rank);
 }
 
 /* A window of drops is none that later ones are held against. */
@@ -187,27 +193,32 @@ int slow_step(struct slow *slow, const struct slow_seen *seen,
     return out.count;
 }
 
-struct slow_verdict slow_worst(const struct slow *slow)
+struct slow_verdict slow_told(const struct slow *slow, enum slow_kind kind)
 {
-    struct slow_verdict worst = { .kind = SLOW_RANK, .rank = -1 };
-    for (int r = 0; r < slow->ranks; r++) {
-        const struct tally *tally = &slow->of_rank[r];
+    const struct tally *list = kind == SLOW_RANK     ? slow->of_rank
+                               : kind == SLOW_LOADER ? &slow->loader
+                                                     : &slow->rate;
+    struct slow_verdict worst = { .kind = kind, .rank = -1, .since = -1 };
+    for (int i = 0; i < (kind == SLOW_RANK ? slow->ranks : 1); i++) {
         double factor =
-            tally->told ? tally->sum / (double)tally->count : worst.factor;
-        if (factor > worst.factor) {
-            worst.rank = r;
-            worst.factor = factor;
-            worst.since = tally->since;
-        }
+            list[i].told ? list[i].sum / (double)list[i].count : 0.0;
+        if (factor > worst.factor)
+            worst =
+                (struct slow_verdict){ kind, false, kind == SLOW_RANK ? i : -1,
+                                       list[i].since, factor };
     }
     return worst;
 }
 
-struct slow_verdict slow_rate(const struct slow *slow)
+bool slow_gap(struct slow_gaps *gaps, double gap_s, double step_s)
 {
-    const struct tally *rate = &slow->rate;
-    return (struct slow_verdict){ SLOW_RATE, false, -1,
-                                  rate->told ? rate->since : -1, rate->sum };
+    double values[SLOW_GAPS], usual_s = 0.0;
+    int count = gaps->count < SLOW_GAPS ? (int)gaps->count : SLOW_GAPS;
+    memcpy(values, gaps->s, sizeof values);
+    if (count > 0)
+        usual_s = real_median_lower(values, count);
+    gaps->s[gaps->count++ % SLOW_GAPS] = gap_s;
+    return gap_s - usual_s < fmax(BETWEEN * (step_s + usual_s), BETWEEN_S);
 }
 
 enum slow_action slow_act(const struct slow_job *job)

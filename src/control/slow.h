@@ -30,6 +30,8 @@
 #define SLOW_WINDOW_MIN 4
 #define SLOW_WINDOW_MAX 63
 #define SLOW_VERDICTS 8 /* of a step; what is more is told with the next */
+#define SLOW_KINDS 3
+#define SLOW_GAPS 15
 
 struct slow; /* 56 bytes a rank */
 
@@ -77,11 +79,20 @@ void slow_destroy(struct slow *slow); /* NULL: nothing */
  * without memory of its own. */
 int slow_step(struct slow *slow, const struct slow_seen *seen,
               struct slow_verdict verdicts[SLOW_VERDICTS]);
-/* The one with the largest factor of those that are told and not over; rank -1:
- * there is none. O(ranks). */
-struct slow_verdict slow_worst(const struct slow *slow);
-/* The rate's; since -1: it is not told, or of steps of another length. */
-struct slow_verdict slow_rate(const struct slow *slow);
+/* What is told and not over; since -1: nothing is (a rate: or it is of steps of another
+ * length). Of ranks the one with the largest factor, -1: none; O(ranks). */
+struct slow_verdict slow_told(const struct slow *slow, enum slow_kind kind);
+
+/* The last times between steps; zeros at first. */
+struct slow_gaps {
+    double s[SLOW_GAPS];
+    int64_t count;
+};
+
+/* Is the step behind this gap one like those before? What lies between steps makes the
+ * next one longer where it is out of the ordinary (an evaluation, a save); a wait that
+ * every step has, whatever its length, is none. */
+bool slow_gap(struct slow_gaps *gaps, double gap_s, double step_s);
 
 struct slow_job {
     enum slow_action may; /* at most, by the setting */

@@ -1,7 +1,8 @@
 /* Listener: who holds the run up (src/control/slow.h, `watch.*`): a line of the
- * log, the ledger's event "slow", figures while there is a straggler. Rank 0 judges
+ * log, the ledger's event "slow", a call of TESSERA_NOTIFY, figures. Rank 0 judges
  * what all have told at the step's end, but of steps that are longer by design: the
- * first ones, the one behind an evaluation or a save, one of another length.
+ * first ones, the one behind an evaluation or a save, one of another length. What it
+ * can't judge it says.
  *
  * With watch.on_straggler = "sweep" or "replace" it asks to stop where slow_act() says
  * so; what the ledger then has tells `tessera-ckpt next` that the job goes on, with the
@@ -20,11 +21,12 @@
 #include "src/job/ledger_history.h"
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
+#include "src/train/extend/hook_runner.h"
 #include "src/train/run/run.h"
 
-#define SETTLES 5         /* first steps that are left out */
-#define BETWEEN 0.25      /* of a step, */
-#define BETWEEN_S_MIN 0.1 /* and at least, that comes between two */
+#define SETTLES 5     /* first steps that are left out */
+#define NOTIFY_S 12.0 /* more than the command gives by itself */
+#define TEXT_BYTES 600
 
 struct on_watch {
     const struct run *run; /* lent */
@@ -35,6 +37,12 @@ struct on_watch {
     int64_t steps;  /* of this attempt */
     int64_t shape;  /* tokens of the last step */
     bool fresh;     /* that has changed since the last step that counts */
+    struct slow_gaps gaps;
+    int64_t missed; /* steps in a row that do not count */
+    bool quiet;     /* trackers have figures of which none is slow */
+    struct hook_runner *notifier; /* NULL: nobody wants to hear of it */
+    double notified_s[SLOW_KINDS];
+    long number;                   /* of Slurm's job */
     struct slow_verdict straggler; /* the worst that is told; rank -1: none */
     struct slow_job job;
     double replaced_s;       /* clock_wall() of the job's last replacement */
@@ -44,19 +52,33 @@ struct on_watch {
 static void watch_destroy(void *self)
 {
     struct on_watch *watch = self;
+    struct hook_count count[HOOK_RUNNER_MAX];
+    hook_runner_destroy(watch->notifier, 1.0, count);
     slow_destroy(watch->slow);
     free(watch->work_s);
 }
 
-/* As many leaves for each, and none that several compute together. */
-static bool is_even(const struct run *run)
+/* Why the work of ranks differs by design, or looks alike whoever is slow; NULL: it
+ * does not. */
+static const char *unlike(const struct run *run, bool *even)
 {
     const struct train_settings *s = &run->settings;
+    char exchange[64] = "";
     int64_t units = s->parallel.strategy >= REPLICA_ZERO2
                         ? s->train.global_batch / s->train.microbatch
                         : s->parallel.slots;
-    return run->ranks > 1 && s->parallel.expert_degree == 1 &&
-           s->parallel.sequence_degree == 1 && units % run->ranks == 0;
+    if (s->parallel.expert_degree > 1)
+        return "parallel.expert_degree is above 1";
+    if (s->parallel.sequence_degree > 1)
+        return "parallel.sequence_degree is above 1";
+    if (units % run->ranks != 0)
+        return "they have other numbers of leaves";
+    *even = true;
+    if (run->engine.devices[0] != '\0')
+        replica_exchange(run->engine.replica, exchange, sizeof exchange);
+    return strncmp(exchange, "nccl", 4) == 0
+               ? "a GPU's wait for others within NCCL looks like work"
+               : NULL;
 }
 
 /* What there is to know before a node is replaced. */
@@ -65,15 +87,13 @@ static enum err learn_job(struct on_watch *watch)
     const struct run *run = watch->run;
     const char *spare = getenv("TESSERA_SPARE_NODES"), *last = "";
     struct ledger_job ledger;
-    struct slurm slurm;
-    slurm_read(&slurm);
-    TRY(ledger_job_read(run->settings.run.dir, slurm.job_id, &ledger));
+    TRY(ledger_job_read(run->settings.run.dir, watch->number, &ledger));
     watch->replaced_s = ledger.replaced_s;
     watch->job = (struct slow_job){
         .may = run->settings.watch.on_straggler == WATCH_SWEEP ? SLOW_SWEEP
                                                                : SLOW_REPLACE,
         .window = (int)run->settings.watch.window,
-        .spares = slurm.job_id != 0 && spare != NULL ? atoi(spare) : -1,
+        .spares = watch->number != 0 && spare != NULL ? atoi(spare) : -1,
         .done = ledger.replaced,
         .budget = (int)run->settings.watch.replacements,
         .cooldown_s = run->settings.watch.cooldown_s,
@@ -90,38 +110,83 @@ static enum err watch_create(void *self, const struct run *run)
 {
     struct on_watch *watch = self;
     const struct train_settings *s = &run->settings;
+    const char *wants = getenv("TESSERA_NOTIFY");
+    struct slurm slurm;
     watch->run = run;
     watch->straggler.rank = -1;
-    watch->even = is_even(run);
     if (s->watch.on_straggler == WATCH_OFF)
         return ERR_OK;
+    slurm_read(&slurm);
+    watch->number = slurm.job_id;
+    const char *why = run->ranks > 1 ? unlike(run, &watch->even) : NULL;
+    if (why != NULL)
+        log_info("no rank will be told as slower than others, since %s; the "
+                 "run's rate and waits for samples will (watch.*)",
+                 why);
+    if (wants != NULL && wants[0] != '\0')
+        TRY(hook_runner_create(NOTIFY_S, &watch->notifier));
     if (s->watch.on_straggler >= WATCH_SWEEP)
         TRY(learn_job(watch));
     TRY(new_zeroed(&watch->work_s, (size_t)run->ranks));
     return slow_create(run->ranks, (int)s->watch.window, &watch->slow);
 }
 
-static void say(const struct step_record *step, const struct slow_verdict *v,
-                const char *node)
+/* As jobs/lib/next.sh calls it; each kind once in watch.cooldown_s. */
+static void notify(struct on_watch *watch, enum slow_kind kind,
+                   const char *text)
 {
+    static const char command[] =
+        "IFS= read -r run && IFS= read -r job && IFS= read -r text\n"
+        "timeout 10 \"$TESSERA_NOTIFY\" \"$TESSERA_EVENT\" \"$run\" "
+        "\"$job\" \"$text\" </dev/null >/dev/null 2>&1 || echo "
+        "\"TESSERA_NOTIFY $TESSERA_NOTIFY failed (code $?), nobody was told "
+        "of $TESSERA_EVENT\" >&2";
+    const struct train_settings *s = &watch->run->settings;
+    char input[sizeof s->run.dir + TEXT_BYTES + 32];
+    double now_s = clock_now(), last_s = watch->notified_s[kind];
+    if (watch->notifier == NULL ||
+        (last_s > 0.0 && now_s - last_s < s->watch.cooldown_s))
+        return;
+    watch->notified_s[kind] = now_s;
+    snprintf(input, sizeof input, "%s\n%ld\n%s\n", s->run.dir, watch->number,
+             text);
+    hook_runner_call(watch->notifier, (int)kind, slow_kind_names[kind], command,
+                     input);
+}
+
+static void say(struct on_watch *watch, const struct step_record *step,
+                const struct slow_verdict *v, const char *node)
+{
+    char text[TEXT_BYTES];
     long long at = (long long)step->step, since = (long long)v->since;
     if (v->over && v->kind == SLOW_RATE)
-        log_info("step %lld: the run has its usual rate again", at);
+        snprintf(text, sizeof text,
+                 "step %lld: the run has its usual rate again", at);
     else if (v->over)
-        log_info("step %lld: rank %d (%s): no %s since step %lld any more", at,
+        snprintf(text, sizeof text,
+                 "step %lld: rank %d (%s): no %s since step %lld any more", at,
                  v->rank, node, slow_kind_names[v->kind], since);
     else if (v->kind == SLOW_RANK)
-        log_warn("step %lld: rank %d (%s) takes %.2f times as long as the "
+        snprintf(text, sizeof text,
+                 "step %lld: rank %d (%s) takes %.2f times as long as the "
                  "median of %d ranks for its own work, since step %lld: look "
                  "there for a throttled or shared processor or GPU",
                  at, v->rank, node, v->factor, step->ranks, since);
     else if (v->kind == SLOW_LOADER)
-        log_warn("step %lld: rank %d (%s) waits for samples for %.0f %% of its "
+        snprintf(text, sizeof text,
+                 "step %lld: rank %d (%s) waits for samples for %.0f %% of its "
                  "steps, since step %lld: raise data.prefetch",
                  at, v->rank, node, 100.0 * v->factor, since);
     else
-        log_warn("step %lld: %.2f of the run's usual rate, since step %lld", at,
+        snprintf(text, sizeof text,
+                 "step %lld: %.2f of the run's usual rate, since step %lld", at,
                  v->factor, since);
+    if (v->over) {
+        log_info("%s", text);
+    } else {
+        log_warn("%s", text);
+        notify(watch, v->kind, text);
+    }
 }
 
 static const char *node_of(const struct on_watch *watch, int rank)
@@ -155,7 +220,7 @@ static enum err act(struct on_watch *watch, int64_t step)
         [SLOW_COOLS] = "watch.cooldown_s since the last one are not over",
     };
     bool ranks = watch->straggler.rank >= 0;
-    const struct slow_verdict rate = slow_rate(watch->slow);
+    const struct slow_verdict rate = slow_told(watch->slow, SLOW_RATE);
     const struct slow_verdict *v = ranks ? &watch->straggler : &rate;
     struct slow_job *job = &watch->job;
     char who[300] = "the run";
@@ -189,18 +254,38 @@ static enum err act(struct on_watch *watch, int64_t step)
     return ERR_OK;
 }
 
-/* Is it a step like those before? */
-static bool counts(struct on_watch *watch, const struct step_record *step)
+/* Why it is no step like those before; NULL: it is one. */
+static const char *unusual(struct on_watch *watch,
+                           const struct step_record *step)
 {
     const struct run_step *now = &watch->run->now;
     double now_s = clock_now();
     double between_s = now_s - watch->last_s - step->step_s;
     bool same = now->seq_len * now->samples == watch->shape;
+    bool usual =
+        watch->steps == 0 || slow_gap(&watch->gaps, between_s, step->step_s);
     watch->last_s = now_s;
     watch->shape = now->seq_len * now->samples;
     watch->fresh = watch->fresh || !same;
-    return ++watch->steps > SETTLES && same && !step->skipped &&
-           between_s < fmax(BETWEEN * step->step_s, BETWEEN_S_MIN);
+    if (++watch->steps <= SETTLES)
+        return "the first ones take longer";
+    if (!same)
+        return "they have other numbers of tokens";
+    if (step->skipped)
+        return "their updates were left out";
+    return usual ? NULL : "what comes between them takes longer and longer";
+}
+
+/* A watch that sees nothing says so. */
+static bool counts(struct on_watch *watch, const struct step_record *step)
+{
+    const char *why = unusual(watch, step);
+    watch->missed = why == NULL ? 0 : watch->missed + 1;
+    if (watch->missed == SETTLES + 2 * watch->run->settings.watch.window)
+        log_warn("step %lld: nobody was looked for in the last %lld steps, "
+                 "since %s (watch.*)",
+                 (long long)step->step, (long long)watch->missed, why);
+    return why == NULL;
 }
 
 static void look(struct on_watch *watch, const struct step_record *step,
@@ -221,6 +306,28 @@ static void look(struct on_watch *watch, const struct step_record *step,
     watch->fresh = false;
 }
 
+/* Figures with the first step that is logged, while anything is slow, and once when that
+ * is over: trackers keep the last value. */
+static void measure(struct on_watch *watch, const struct step_record *step)
+{
+    const struct slow_verdict *rank = &watch->straggler,
+                              rate = slow_told(watch->slow, SLOW_RATE),
+                              loader = slow_told(watch->slow, SLOW_LOADER);
+    bool quiet = rank->rank < 0 && rate.since < 0 && loader.since < 0;
+    if (!step_record_logs(step) || (quiet && watch->quiet))
+        return;
+    watch->quiet = quiet;
+    if (watch->even) {
+        tracking_list_add(step->scalars, "watch/straggler_rank", rank->rank);
+        tracking_list_add(step->scalars, "watch/slowdown",
+                          rank->rank < 0 ? 1.0 : rank->factor);
+    }
+    tracking_list_add(step->scalars, "watch/rate",
+                      rate.since < 0 ? 1.0 : rate.factor);
+    tracking_list_add(step->scalars, "watch/loader",
+                      loader.since < 0 ? 0.0 : loader.factor);
+}
+
 static enum err watch_handle(void *self, enum event event,
                              const struct step_record *step, struct asks *asks)
 {
@@ -235,19 +342,14 @@ static enum err watch_handle(void *self, enum event event,
         look(watch, step, &seen);
         int count = slow_step(watch->slow, &seen, verdicts);
         for (int i = 0; i < count; i++) {
-            say(step, &verdicts[i], node_of(watch, verdicts[i].rank));
+            say(watch, step, &verdicts[i], node_of(watch, verdicts[i].rank));
             TRY(record(watch, step->step, &verdicts[i], SLOW_WARN));
         }
         if (count > 0 || watch->straggler.rank >= 0)
-            watch->straggler = slow_worst(watch->slow);
+            watch->straggler = slow_told(watch->slow, SLOW_RANK);
         TRY(act(watch, step->step));
     }
-    if (watch->straggler.rank >= 0 && step_record_logs(step)) {
-        tracking_list_add(step->scalars, "watch/straggler_rank",
-                          watch->straggler.rank);
-        tracking_list_add(step->scalars, "watch/slowdown",
-                          watch->straggler.factor);
-    }
+    measure(watch, step);
     return ERR_OK;
 }
 
