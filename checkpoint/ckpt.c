@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -22,7 +23,8 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
         info->step = manifest->step;
         info->ranks = manifest->ranks;
         info->bytes = manifest->bytes;
-        info->eval_loss = ckpt_index_loss(info->path, manifest->state, NULL);
+        info->eval_loss =
+            ckpt_index_loss(info->path, manifest->state, info->eval_of);
         rc = ckpt_manifest_check_sizes(manifest, info->path);
     }
     bool judged = rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;
@@ -46,17 +48,22 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     struct ckpt_info *infos = NULL;
     *list = NULL;
     *count = 0;
-    int found;
-    int64_t best;
-    TRY_OUT(ckpt_index_best(run_dir, true, &best));
+    int found, best = -1;
+    double least = INFINITY;
+    char newest[CKPT_INDEX_OF_BYTES] = "";
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, NULL));
     TRY_OUT(new_zeroed(&infos, (size_t)found + 1));
-    for (int i = 0; i < found; i++) {
+    for (int i = found; i-- > 0;) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
         TRY_OUT(ckpt_describe(path, &infos[i]));
-        infos[i].best = steps[i] == best;
+        if (strcmp(infos[i].state, "good") == 0 &&
+            ckpt_index_better(infos[i].eval_loss, infos[i].eval_of, &least,
+                              newest))
+            best = i;
     }
+    if (best >= 0)
+        infos[best].best = true;
     *count = found;
 out:
     free(steps);

@@ -247,7 +247,8 @@ struct ckpt_info {
                        * it can't be read now */
     char reason[256]; /* why not good */
     double eval_loss; /* of the step's evaluation; NAN: there was none */
-    bool best;        /* of the list, by that (ckpt_index_best()) */
+    char eval_of[96]; /* set and tokens of that (ckpt_index_loss()) */
+    bool best;        /* of the list, by that (ckpt_index_better()) */
 };
 
 /* One checkpoint folder; `step` is -1 where neither manifest nor name tells. */

@@ -56,6 +56,11 @@ marked() { # DIR
     ends 0 '' "$BIN/tessera-ckpt" diff "$DIR/one#best" "$DIR/one#$best"
     ends 0 good "$BIN/tessera-ckpt" verify "$DIR/one#best"
     ends 64 'no such checkpoint' "$BIN/tessera-ckpt" show "$DIR/one#3"
+    cp -r "$DIR/one" "$DIR/hurt"
+    truncate -s 10 "$(at "$DIR/hurt" "$best")/MANIFEST.json"
+    ends 0 "$(at hurt "$best") is passed over, whatever its loss: " "$BIN/tessera-ckpt" show "$DIR/hurt#best"
+    [ -z "$("$BIN/tessera-ckpt" ls "$DIR/hurt" 2>&1 >"$DIR/listed")" ]
+    grep -q "bad " "$DIR/listed"
     ends 0 '' "$BIN/tessera-generate" "$DIR/one#best" --prompt the --max-tokens 4
     "$BIN/tessera-eval" "$DIR/one#best" --perplexity "$DIR/data/eval" --json >"$DIR/a"
     "$BIN/tessera-eval" "$at" --perplexity "$DIR/data/eval" --json >"$DIR/b"

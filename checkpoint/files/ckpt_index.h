@@ -69,14 +69,19 @@ enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 
 /* The good one with the least loss of its step's evaluation, by a loss of the
  * same set and tokens as the newest has; *step -1: none. Reads all manifests, and where
- * `sizes` is false, nothing else but this file of losses. */
+ * `sizes` is false, nothing else but this file of losses. Damaged ones are passed over,
+ * which the log tells; where one cannot be read now, its error. */
 #define CKPT_EVAL_FILE "EVAL" /* as "eval" of a state */
 enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step);
 #define CKPT_INDEX_OF_BYTES 96
 /* The loss in a state, "eval" of loss and tokens, or in the folder's file (NULL:
- * it is not looked for), and of what; NAN: there is none. of may be NULL. */
+ * it is not looked for), and of what; NAN: there is none. */
 double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
                        char of[CKPT_INDEX_OF_BYTES]);
+/* Asked from the newest to the oldest: whether it is the best so far, of which *least
+ * (INFINITY at first) and newest ("") tell from then on. */
+bool ckpt_index_better(double loss, const char *of, double *least,
+                       char newest[CKPT_INDEX_OF_BYTES]);
 /* That file, of a step that was evaluated behind its save; without a checkpoint of
  * the step nothing, and where it cannot be written a warning. */
 void ckpt_index_loss_write(const char *run_dir, int64_t step,
@@ -124,10 +129,11 @@ enum err ckpt_index_prune(const char *run_dir,
                           const struct ckpt_retention *retention, int64_t step,
                           char trash[FSIO_PATH_MAX]);
 
-/* A pin is a file PINNED in the step's folder that holds the reason; retention
+/* A pin is a file in the step's folder that holds the reason; retention
  * passes over the step. Pinning again changes the reason; unpinning what is not
  * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. Where that
  * cannot be looked at it counts as pinned. For any process. */
+#define CKPT_INDEX_PINNED "PINNED"
 enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason);
 enum err ckpt_index_unpin(const char *checkpoint_dir);
 bool ckpt_index_pinned(const char *checkpoint_dir);

@@ -43,15 +43,25 @@ double ckpt_index_loss(const char *checkpoint_dir, const json_t *state,
     const json_t *value = json_object_get(eval, "loss");
     const char *set = json_string_value(json_object_get(state, "eval_set"));
     double loss = json_is_number(value) ? json_number_value(value) : NAN;
-    snprintf(of, of != NULL ? CKPT_INDEX_OF_BYTES : 0, "%.64s %lld",
-             set != NULL ? set : "",
+    snprintf(of, CKPT_INDEX_OF_BYTES, "%.64s %lld", set != NULL ? set : "",
              (long long)json_integer_value(json_object_get(eval, "tokens")));
     free(text);
     json_decref(eval);
     return loss;
 }
 
-/* The newer of two equal ones; one that cannot be read now is not looked at. */
+bool ckpt_index_better(double loss, const char *of, double *least,
+                       char newest[CKPT_INDEX_OF_BYTES])
+{
+    if (!(loss < *least) || (newest[0] != '\0' && strcmp(of, newest) != 0))
+        return false;
+    snprintf(newest, CKPT_INDEX_OF_BYTES, "%s", of);
+    *least = loss;
+    return true;
+}
+
+/* The newer of two equal ones. One that cannot be read now may be the best, but for
+ * one that has gone meanwhile. */
 enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step)
 {
     enum err rc = ERR_OK;
@@ -65,16 +75,20 @@ enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step)
         char path[FSIO_PATH_MAX], of[CKPT_INDEX_OF_BYTES];
         struct ckpt_manifest *manifest = NULL;
         TRY_OUT(ckpt_index_path(path, run_dir, steps[count]));
-        bool good =
-            ckpt_manifest_read(path, NULL, NULL, &manifest) == ERR_OK &&
-            (!sizes || ckpt_manifest_check_sizes(manifest, path) == ERR_OK);
-        double loss = good ? ckpt_index_loss(path, manifest->state, of) : NAN;
-        if (loss < least && (*step < 0 || strcmp(of, newest) == 0)) {
-            memcpy(newest, of, sizeof of);
-            least = loss;
+        rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
+        if (rc == ERR_OK && sizes)
+            rc = ckpt_manifest_check_sizes(manifest, path);
+        if (rc == ERR_OK &&
+            ckpt_index_better(ckpt_index_loss(path, manifest->state, of), of,
+                              &least, newest))
             *step = steps[count];
-        }
         ckpt_manifest_destroy(manifest);
+        if (rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED)
+            log_warn("%s is passed over, whatever its loss: %s", path,
+                     err_text());
+        else if (rc != ERR_OK && fsio_exists(path))
+            goto out;
+        rc = ERR_OK;
     }
 out:
     free(steps);

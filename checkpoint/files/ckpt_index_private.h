@@ -10,7 +10,6 @@
 #define CKPT_INDEX_TRASH_PREFIX ".trash-"
 #define CKPT_INDEX_LATEST "LATEST"
 #define CKPT_INDEX_OWNER "OWNER"
-#define CKPT_INDEX_PINNED "PINNED"
 
 bool ckpt_index_has_prefix(const char *name, const char *prefix);
 
