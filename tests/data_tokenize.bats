@@ -88,7 +88,12 @@ same() {
         [ "$status" -eq 93 ]
         [[ "$output" == *"journal:2: is damaged; --fresh begins the data set anew"* ]]
     done
-    "$DATA" tokenize --fresh --out out --shard-bytes 100000 a.jsonl
+    # an older version counted no records without a text
+    sed 's/,"empty":[0-9]*//g' whole >.out.tokenize/journal
+    run "$DATA" tokenize --threads 1 --out out --shard-bytes 100000 a.jsonl
+    echo "$output"
+    [[ "$status" -eq 0 && "$output" == *"journal: an older version began it: records with an empty text, or none, are counted from where"* ]]
+    "$DATA" tokenize --fresh --force --out out --shard-bytes 100000 a.jsonl
 }
 
 @test "two at a time: the second one is refused" {

@@ -213,6 +213,10 @@ static enum err journal_step(struct tokenize_journal *journal,
     /* each step replaces what the one before said, but for shards, which add up
      */
     journal->spooled = json_is_true(json_object_get(step, "spooled"));
+    /* what an older version wrote is there still when another one has gone on */
+    journal->uncounted =
+        journal->uncounted ||
+        json_object_get(complete != NULL ? complete : mark, "empty") == NULL;
     if (complete != NULL) {
         journal->complete = true;
         journal->inode = (uint64_t)journal_int(step, "inode");
@@ -316,6 +320,10 @@ static enum err journal_read(struct tokenize_journal *journal,
         rc = journal_begin(journal, folder, header);
         goto out;
     }
+    if (journal->uncounted)
+        log_warn("%s: an older version began it: records with an empty text, "
+                 "or none, are counted from where this one goes on only",
+                 journal->path);
     journal->fd = open(journal->path, O_RDWR | O_CLOEXEC);
     if (journal->fd < 0 || ftruncate(journal->fd, (off_t)good) != 0)
         rc = err_errno("%s: open", journal->path);

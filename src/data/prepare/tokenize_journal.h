@@ -41,6 +41,7 @@ struct tokenize_journal {
         spooled; /* the spool has all tokens, so that the mark has the results */
     bool complete;  /* so is the set: only its place is open */
     uint64_t inode; /* of its folder, then */
+    bool uncounted; /* a step does not say how many records had no text */
     /* the rest is its own */
     char path[FSIO_PATH_MAX];
     int lock, fd;
