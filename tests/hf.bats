@@ -182,8 +182,20 @@ copy() { # what is in the folder may be changed then
     "$HF" export "$DIR/spm.added" --out "$DIR/spm.added.hf"
     jq -e '.added_tokens | any(.id == 261 and .special)' "$DIR/spm.added.hf/tokenizer.json"
     echo '{"additional_special_tokens": ["<none>"]}' >"$DIR/spm/special_tokens_map.json"
-    ends 93 "*adds the token '<none>', which it lacks*" "$HF" import "$DIR/spm" --out "$DIR/spm.none"
-    rm "$DIR/spm/special_tokens_map.json"
+    # one that is nowhere is no reason to lose the weights, but the tokenizer is none to use
+    ends 0 "adds the token '<none>', which it lacks*that can be used: texts can't be read*verified" \
+        "$HF" import "$DIR/spm" --out "$DIR/spm.nowhere" --verify
+    "$HF" export "$DIR/spm" --out "$DIR/spm.again" --verify
+    ends 0 'does not say which tokenizer' train 1 "$DIR/spm.run2" train.max_duration=1ba "${LLAMA[@]}" \
+        model.weights="$DIR/spm"
+    ends 64 "no tokenizer with the model that can be used*'<none>', which it lacks" \
+        "$BIN/tessera-generate" "$DIR/spm" --prompt the
+    ends 93 "'<none>', which it lacks" "$BIN/tessera-data" encode --tokenizer "$DIR/spm" </dev/null
+    echo '{"eos_token": "<none>"}' >"$DIR/spm/special_tokens_map.json"
+    cp "$DIR/spm/special_tokens_map.json" "$DIR/spm/tokenizer_config.json"
+    ends 0 "eos_token is '<none>', which is no token*that can be used" \
+        "$HF" import "$DIR/spm" --out "$DIR/spm.end"
+    rm "$DIR"/spm/{special_tokens_map,tokenizer_config}.json
     echo 'IQ== 0' >"$DIR/spm/tokenizer.model"
     ends 0 'tokenizer.model: *verified' \
         "$HF" import "$DIR/spm" --out "$DIR/spm.tiktoken" --verify

@@ -220,13 +220,8 @@ static enum err model_of_weights(const char *name, struct tokenizer **tokenizer,
                                       about->eos, tokenizer));
     else if (about->builtin_tokenizer != NULL)
         TRY_OUT(tokenizer_create(about->builtin_tokenizer, tokenizer));
-    else {
-        rc = err_set(ERR_DATA,
-                     "%s: the model has no tokenizer; name its tokenizer.json "
-                     "or tokenizer.model",
-                     name);
-        goto out;
-    }
+    else
+        TRY_OUT(weights_tokenizer_none(about));
     if (template != NULL && about->chat_template != NULL) {
         *template = strdup(about->chat_template);
         if (*template == NULL)

@@ -36,11 +36,7 @@ static enum err open_tokenizer(struct eval_model *model)
                                  &model->tokenizer));
     bool needed = options->task_count > 0 || options->gauntlet != NULL;
     if (model->tokenizer == NULL && needed)
-        return err_set(ERR_USAGE,
-                       "%s: there is no tokenizer with the model: give its "
-                       "tokenizer.json or tokenizer.model with --tokenizer "
-                       "FILE, or --tokenizer bytes",
-                       model->about->path);
+        return weights_tokenizer_none(model->about);
     return needed && comm_rank(model->comm) == 0 ? warn_of_padding(model)
                                                  : ERR_OK;
 }

@@ -71,8 +71,10 @@ struct weights_about {
                            folder's config and headers, not of the tokenizer's
                            files; for ledgers */
     const char *sha256_files; /* with these, as it was once; NULL: no others */
-    /* tokenizer.json and the chat template's text; NULL: there is none. */
+    /* tokenizer.json and the chat template's text; NULL: there is none. And why the
+     * tokenizer that there is is none; else NULL. */
     const char *tokenizer;
+    const char *unusable;
     size_t tokenizer_bytes;
     const char *chat_template;
     /* "bytes": it was trained with that, which needs no file; NULL: with
@@ -182,6 +184,9 @@ void weights_readers_ended(struct weights_readers *readers,
  * embedding has rows. */
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out);
+
+/* ERR_USAGE: who needs one has none. */
+enum err weights_tokenizer_none(const struct weights_about *about);
 
 /* For who makes something lasting with it: warns of tokens that the model's
  * files name and number differently. */

@@ -36,7 +36,7 @@ struct state {
     char *config; /* text */
     size_t bytes; /* of it */
     struct hf_files files;
-    char *generation;
+    char *generation, *unusable;
     char sha256[65], sha256_files[65];
 };
 
@@ -194,46 +194,55 @@ out:
     return rc;
 }
 
-/* A model whose tokenizer is of a kind that is not there, or another thing by that
- * name (a list of tiktoken's), is one without. */
-static enum err convert_tokenizer(const char *path, struct hf_files *files)
+/* A tokenizer.json, or what a tokenizer.model becomes, with the tokens that files beside
+ * it add. */
+static enum err read_tokenizer(const char *path, struct hf_files *files)
 {
     char name[FSIO_PATH_MAX];
     struct sentencepiece made = { NULL };
-    TRY(fsio_path(name, "%s/" SENTENCEPIECE_FILE, path));
-    enum err rc = sentencepiece_load(name, &made);
-    if (rc == ERR_UNSUPPORTED || rc == ERR_DATA) {
-        log_warn("%s", err_text());
-        return ERR_OK;
-    }
-    if (rc == ERR_OK) {
+    if (files->text[HF_FILE_TOKENIZER] == NULL &&
+        has(path, SENTENCEPIECE_FILE)) {
+        TRY(fsio_path(name, "%s/" SENTENCEPIECE_FILE, path));
+        enum err rc = sentencepiece_load(name, &made);
+        if (rc != ERR_OK)
+            return rc == ERR_DATA ? ERR_UNSUPPORTED : rc;
         files->text[HF_FILE_TOKENIZER] = made.json;
         files->bytes[HF_FILE_TOKENIZER] = strlen(made.json);
     }
-    return rc;
+    if (files->text[HF_FILE_TOKENIZER] == NULL)
+        return ERR_OK;
+    TRY(fsio_path(name, "%s/%s", path, hf_files_name(HF_FILE_TOKENIZER)));
+    return tokenizer_beside_add(name, &files->text[HF_FILE_TOKENIZER],
+                                &files->bytes[HF_FILE_TOKENIZER]);
 }
 
-/* The tokenizer's files, and what they say of the vocabulary. */
+/* The tokenizer's files, and what they say of the vocabulary. A model whose tokenizer is
+ * of a kind that is not there, another thing by that name (a list of tiktoken's), or
+ * lacks a token that is named beside it is one without: its weights are none the worse.
+ * Who asks for its tokenizer hears why. */
 static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
-    char name[FSIO_PATH_MAX];
-    TRY(hf_files_read(path, &state->files));
-    if (state->files.text[HF_FILE_TOKENIZER] == NULL &&
-        has(path, SENTENCEPIECE_FILE))
-        TRY(convert_tokenizer(path, &state->files));
-    if (state->files.text[HF_FILE_TOKENIZER] != NULL) {
-        TRY(fsio_path(name, "%s/%s", path, hf_files_name(HF_FILE_TOKENIZER)));
-        TRY(tokenizer_beside_add(name, &state->files.text[HF_FILE_TOKENIZER],
-                                 &state->files.bytes[HF_FILE_TOKENIZER]));
+    struct hf_files *files = &state->files;
+    TRY(hf_files_read(path, files));
+    enum err rc = read_tokenizer(path, files);
+    if (rc == ERR_OK)
+        rc = weights_slices_tokens(files, path, state->config, state->bytes,
+                                   about, &state->generation);
+    if (rc == ERR_UNSUPPORTED) {
+        log_warn("%s", err_text());
+        TRY(new_text(&state->unusable, err_text()));
+        about->unusable = state->unusable;
+        free(files->text[HF_FILE_TOKENIZER]);
+        files->text[HF_FILE_TOKENIZER] = NULL;
+        rc = weights_slices_tokens(files, path, state->config, state->bytes,
+                                   about, &state->generation);
     }
-    TRY(weights_slices_tokens(&state->files, path, state->config, state->bytes,
-                              about, &state->generation));
-    if (about->tokenizer == NULL)
-        log_warn("%s has no tokenizer.json or tokenizer.model: texts can't be "
-                 "read or written",
-                 path);
-    return ERR_OK;
+    if (rc == ERR_OK && about->tokenizer == NULL)
+        log_warn("%s has no tokenizer.json or tokenizer.model%s: texts can't "
+                 "be read or written",
+                 path, about->unusable != NULL ? " that can be used" : "");
+    return rc;
 }
 
 static enum err open_hf(const char *path, struct weights_source *source)
@@ -282,6 +291,7 @@ static void close_hf(struct weights_source *source)
     weights_slices_destroy(source->slices);
     hf_files_free(&state->files);
     free(state->generation);
+    free(state->unusable);
     safetensors_close(state->set);
     free(state->config);
     free(state);

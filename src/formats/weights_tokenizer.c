@@ -63,6 +63,17 @@ void weights_tokenizer_warn_names(const struct weights_about *about)
                      tokens[t].name, tokens[t].chosen);
 }
 
+enum err weights_tokenizer_none(const struct weights_about *about)
+{
+    bool why = about->unusable != NULL;
+    return err_set(ERR_USAGE,
+                   "%s: there is no tokenizer with the model%s%s%s: give its "
+                   "tokenizer.json or tokenizer.model with --tokenizer FILE, "
+                   "or --tokenizer bytes",
+                   about->path, why ? " that can be used (" : "",
+                   why ? about->unusable : "", why ? ")" : "");
+}
+
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out)
 {

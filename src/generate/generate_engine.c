@@ -171,11 +171,7 @@ static enum err engine_tokenizer(struct generate_engine *engine)
     TRY(weights_tokenizer_create(about, engine->args->tokenizer,
                                  &engine->tokenizer));
     if (engine->tokenizer == NULL)
-        return err_set(ERR_USAGE,
-                       "%s: there is no tokenizer with the model: give its "
-                       "tokenizer.json or tokenizer.model with --tokenizer "
-                       "FILE, or --tokenizer bytes",
-                       about->path);
+        return weights_tokenizer_none(about);
     return tokenizer_encoder_create(engine->tokenizer, &engine->encoder);
 }
 

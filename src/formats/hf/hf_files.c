@@ -228,7 +228,7 @@ static enum err named_token(const struct vocabulary *v, const json_t *config,
     int64_t token =
         json_is_string(value) ? find_token(v, json_string_value(value)) : -1;
     if (token < 0)
-        return err_set(ERR_DATA,
+        return err_set(ERR_UNSUPPORTED,
                        "%s: %s: %s is '%.100s', which is no token of "
                        "%s",
                        v->where, hf_files_name(HF_FILE_TOKENIZER_CONFIG), key,

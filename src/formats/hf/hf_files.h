@@ -47,7 +47,7 @@ struct hf_tokens {
  * that tokenizer_config.json names. Of a list of numbers it is the one that is
  * named, or else the first. Padding is the token that is named, or else by
  * number; one that the tokenizer lacks is none. ERR_DATA: a file is malformed,
- * or a token is not in the tokenizer; `where` is for messages. */
+ * ERR_UNSUPPORTED: one that is named is not in the tokenizer; `where` is for messages. */
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
                          const char *config, size_t config_bytes,
                          struct hf_tokens *out);
