@@ -99,7 +99,7 @@ static void test_tokens(void)
         shape.bare = !cases[i].prefix;
         build(&shape, &file);
         if (!tap_ok(sentencepiece_make("m", file.data, file.bytes, true,
-                                       cases[i].ends, NULL, &made) == ERR_OK,
+                                       cases[i].ends, &made) == ERR_OK,
                     "a model is read (%s)", err_text()))
             continue;
         tap_ok(made.bos == 1 && made.eos == 2, "its ends");
@@ -140,7 +140,7 @@ static void test_refused(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sentencepiece made = { NULL };
         build(&cases[i].shape, &file);
-        tap_ok(sentencepiece_make("m", file.data, file.bytes, true, false, NULL,
+        tap_ok(sentencepiece_make("m", file.data, file.bytes, true, false,
                                   &made) == cases[i].rc &&
                    strstr(err_text(), cases[i].text) != NULL,
                "refused: %s", err_text());
@@ -159,15 +159,14 @@ static void test_hostile(void)
         struct sentencepiece made = { NULL };
         uint8_t *exact = malloc(i + 1);
         memcpy(exact, file.data, i);
-        cut += sentencepiece_make("m", exact, i, true, true, NULL, &made) !=
-               ERR_OK;
+        cut += sentencepiece_make("m", exact, i, true, true, &made) != ERR_OK;
         free(made.json);
         free(exact);
         other = file;
         other.data[i] ^= (uint8_t)(1 << i % 8);
         made.json = NULL;
-        enum err rc = sentencepiece_make("m", other.data, other.bytes, true,
-                                         true, NULL, &made);
+        enum err rc =
+            sentencepiece_make("m", other.data, other.bytes, true, true, &made);
         read += rc == ERR_OK;
         refused += rc == ERR_DATA || rc == ERR_UNSUPPORTED;
         wrong += rc != ERR_OK && made.json != NULL;
@@ -192,8 +191,8 @@ static bool put(const char *folder, const char *name, const void *data,
 static void check_work(const struct proto *file, const char *what, bool fine)
 {
     struct sentencepiece made = { NULL };
-    enum err rc = sentencepiece_make("m", file->data, file->bytes, true, false,
-                                     NULL, &made);
+    enum err rc =
+        sentencepiece_make("m", file->data, file->bytes, true, false, &made);
     tap_ok(fine ? rc == ERR_OK
                 : rc == ERR_DATA && strstr(err_text(), "more ways") != NULL,
            "%s: %s", what, rc == ERR_OK ? "read" : err_text());
@@ -235,7 +234,9 @@ static void test_folder(void)
     struct token_list list = { 0 };
     static const char config[] =
         "{\"add_bos_token\": false, \"add_eos_token\": true, "
-        "\"eos_token\": \"</s>\", \"model_max_length\": 1e30}";
+        "\"eos_token\": \"</s>\", \"model_max_length\": 1e30, "
+        "\"added_tokens_decoder\": {\"268\": {\"content\": \"<x>\", "
+        "\"special\": true}}}";
     const char *folder = tap_folder();
     build(&shape, &file);
     tap_ok(
@@ -249,74 +250,24 @@ static void test_folder(void)
            "its ends and its name");
     tap_ok(tokenizer != NULL &&
                tokenizer_encoder_create(tokenizer, &encoder) == ERR_OK &&
-               tokenizer_encode(encoder, (const uint8_t *)"bc", 2,
-                                TOKENIZER_TEMPLATE, &list) == ERR_OK &&
-               list.count == 3 && list.token[2] == 2,
-           "add_bos_token and add_eos_token");
+               tokenizer_encode(encoder, (const uint8_t *)"<x>bc", 5,
+                                TOKENIZER_TEMPLATE | TOKENIZER_SPECIAL,
+                                &list) == ERR_OK &&
+               list.count == 4 && list.token[0] == 268 && list.token[3] == 2,
+           "add_bos_token, add_eos_token and added tokens");
     free(list.token);
     tokenizer_encoder_destroy(encoder);
     tokenizer_destroy(tokenizer);
     tap_ok(put(folder, "added_tokens.json", "{}", 2) &&
+               put(folder, "tokenizer_config.json", "{}", 2) &&
                tokenizer_create(folder, &tokenizer) == ERR_UNSUPPORTED &&
                strstr(err_text(), "added_tokens.json") != NULL,
            "tokens beside it are refused: %s", err_text());
 }
 
-/* Behind <unk>, <s>, </s> and bytes 259 is MARK "a", 264 MARK and 267 "c", the last. */
-static void test_added(void)
-{
-#define TOKEN(number, text, flags)                                             \
-    "\"" number "\": {\"content\": \"" text "\", " flags "}"
-#define SPECIAL "\"special\": true"
-#define PLAIN "\"special\": false, \"normalized\": false"
-    static const struct {
-        const char *decoder;
-        enum err rc;
-        const char *text, *want;
-    } cases[] = {
-        { TOKEN("268", "<|im_start|>", SPECIAL), ERR_OK, "<|im_start|>bc",
-          "268 264 260" },
-        { TOKEN("1", "<s>", SPECIAL) ", " TOKEN("269", "<x>", PLAIN) ", " TOKEN(
-              "268", "<|im_start|>", SPECIAL),
-          ERR_OK, "<s><|im_start|><x>bc", "1 268 269 264 260" },
-        { TOKEN("267", "c", PLAIN), ERR_OK, "bc", "264 266 267" },
-        { TOKEN("268", "<x>", PLAIN) ", " TOKEN("270", "<y>", PLAIN), ERR_DATA,
-          NULL, "270: '<y>' is no piece, and the next number is 269" },
-        { TOKEN("268", "<s>", SPECIAL), ERR_DATA, NULL, "model's piece 1" },
-        { TOKEN("1", "<x>", SPECIAL), ERR_DATA, NULL, "next number is 268" },
-        { "\"268\": \"<x>\"", ERR_DATA, NULL, "'content' is expected" },
-        { TOKEN("268", "<x>", "\"special\": 1"), ERR_DATA, NULL, "'special'" },
-        { TOKEN("0268", "<x>", SPECIAL), ERR_DATA, NULL, "no number" },
-    };
-    struct shape shape = { 0 };
-    static struct proto file;
-    const char *folder = tap_folder();
-    build(&shape, &file);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sentencepiece made = { NULL };
-        char config[512], path[4096], got[256] = "";
-        int bytes =
-            snprintf(config, sizeof config, "{\"added_tokens_decoder\": {%s}}",
-                     cases[i].decoder);
-        snprintf(path, sizeof path, "%s/tokenizer.model", folder);
-        bool there =
-            put(folder, "tokenizer.model", file.data, file.bytes) &&
-            put(folder, "tokenizer_config.json", config, (size_t)bytes);
-        if (!tap_ok(there && sentencepiece_load(path, &made) == cases[i].rc,
-                    "%s: %s", cases[i].decoder, made.json ? "" : err_text()))
-            continue;
-        if (made.json != NULL)
-            tokens(&made, cases[i].text, TOKENIZER_SPECIAL, got, sizeof got);
-        tap_ok(strstr(made.json ? got : err_text(), cases[i].want) != NULL,
-               "%s", cases[i].want);
-        free(made.json);
-    }
-}
-
 int main(void)
 {
     test_folder();
-    test_added();
     test_work();
     test_tokens();
     test_refused();

@@ -213,7 +213,7 @@ static enum err read_tokenizer(const char *path, struct hf_files *files)
         return ERR_OK;
     TRY(fsio_path(name, "%s/%s", path, hf_files_name(HF_FILE_TOKENIZER)));
     return tokenizer_beside_add(name, &files->text[HF_FILE_TOKENIZER],
-                                &files->bytes[HF_FILE_TOKENIZER]);
+                                &files->bytes[HF_FILE_TOKENIZER], NULL, NULL);
 }
 
 /* The tokenizer's files, and what they say of the vocabulary. A model whose tokenizer is

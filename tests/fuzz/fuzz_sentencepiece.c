@@ -12,8 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct tokenizer *tokenizer = NULL;
     bool ends = bytes > 0 && (data[bytes - 1] & 1) != 0;
     log_init("fuzz", -1, LOG_ERROR);
-    if (sentencepiece_make("fuzz", data, bytes, ends, ends, NULL, &made) !=
-        ERR_OK)
+    if (sentencepiece_make("fuzz", data, bytes, ends, ends, &made) != ERR_OK)
         return 0;
     enum err rc = tokenizer_create_json("fuzz", made.json, strlen(made.json),
                                         made.bos, made.eos, &tokenizer);

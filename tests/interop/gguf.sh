@@ -36,4 +36,7 @@ else
     echo "# a real model: SKIP, it cannot be downloaded: $(tail -n 1 "$WORK/log")"
 fi
 
+check "tokens of files beside a tokenizer.json are those of transformers" \
+    "$VENV/bin/python" "$HERE/beside.py" "$ENCODE"
+
 finish_points

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/interop.bash"
 PEER=hf.py
 TENSORS=$BIN/../interop/tensors
+ENCODE=$BIN/../interop/encode
 
 # both PATH: the two see the same
 both() {
@@ -54,5 +55,8 @@ for name in LlamaConfig LlamaConfig-biases LlamaConfig-linear \
     MptConfig MixtralConfig DbrxConfig; do
     check "transformers' $name both ways" config $name
 done
+
+check "tokens of files beside a tokenizer.json are those of transformers" \
+    "$VENV/bin/python" "$HERE/beside.py" "$ENCODE"
 
 finish_points

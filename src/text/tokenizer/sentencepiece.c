@@ -18,7 +18,7 @@
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
-#include "src/text/tokenizer/sentencepiece_beside.h"
+#include "src/text/tokenizer/tokenizer_beside.h"
 #include "src/text/unicode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
@@ -69,7 +69,6 @@ struct maker {
     uint64_t kind, falls_back, suffix, prefix, squeezes, escapes;
     struct message bos, eos, charsmap, way_back;
     json_t *vocab, *added, *pairs;
-    json_t *decoder; /* borrowed */
 };
 
 /* --- protobuf --- */
@@ -262,8 +261,7 @@ static enum err take_piece(struct maker *maker, int32_t number)
         maker->unk = number;
     jsontext_set_part(&maker->vocab, piece->text, piece->bytes,
                       json_integer(number));
-    if ((piece->type == UNKNOWN || piece->type == CONTROL) &&
-        !sentencepiece_beside_has(maker->decoder, number))
+    if (piece->type == UNKNOWN || piece->type == CONTROL)
         jsontext_append(&maker->added,
                         json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id",
                                   (int)number, "content", piece->text,
@@ -323,8 +321,6 @@ static enum err take_pieces(struct maker *maker)
     for (int32_t i = 0; i < maker->count; i++)
         if (maker->piece[i].type == NORMAL)
             TRY(divide(maker, i));
-    TRY(sentencepiece_beside_add(maker->path, maker->decoder, maker->vocab,
-                                 &maker->added));
     if (maker->merges > 1)
         qsort(maker->merge, maker->merges, sizeof *maker->merge, by_score);
     for (size_t i = 0; i < maker->merges; i++) {
@@ -414,8 +410,7 @@ static enum err make_text(const struct maker *maker, json_t *template,
 }
 
 enum err sentencepiece_make(const char *path, const uint8_t *data, size_t bytes,
-                            bool begins, bool ends, json_t *decoder,
-                            struct sentencepiece *out)
+                            bool begins, bool ends, struct sentencepiece *out)
 {
     assert(path != NULL && data != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -429,8 +424,7 @@ enum err sentencepiece_make(const char *path, const uint8_t *data, size_t bytes,
                            .eos = { names + 3, names + 7 },
                            .vocab = json_object(),
                            .added = json_array(),
-                           .pairs = json_array(),
-                           .decoder = decoder };
+                           .pairs = json_array() };
     struct sentencepiece made = { .json = NULL };
     TRY_OUT(read_model(&maker, (struct message){ data, data + bytes }));
     TRY_OUT(check_kind(&maker));
@@ -452,21 +446,47 @@ out:
     return rc;
 }
 
+/* What files beside it say of how texts begin and end. added_tokens.json is what
+ * transformers wrote before, and reads where the other has no such tokens. */
+static enum err read_beside(const char *model, bool *begins, bool *ends)
+{
+    enum err rc = ERR_OK;
+    json_t *old = NULL, *root = NULL;
+    TRY_OUT(tokenizer_beside_read(model, "tokenizer_config.json", &root));
+    TRY_OUT(tokenizer_beside_read(model, "added_tokens.json", &old));
+    const json_t *bos = json_object_get(root, "add_bos_token");
+    *begins = bos == NULL || json_is_true(bos);
+    *ends = json_is_true(json_object_get(root, "add_eos_token"));
+    if (json_is_false(json_object_get(root, "legacy")) ||
+        json_is_false(json_object_get(root, "add_prefix_space")))
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: tokenizer_config.json beside it: legacy or "
+                     "add_prefix_space is false, by which texts begin "
+                     "otherwise: " TOKENIZER_BESIDE_REMEDY,
+                     model);
+    else if (old != NULL &&
+             json_object_get(root, "added_tokens_decoder") == NULL)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: the tokens of added_tokens.json beside it are not "
+                     "read: " TOKENIZER_BESIDE_REMEDY,
+                     model);
+out:
+    json_decref(old);
+    json_decref(root);
+    return rc;
+}
+
 enum err sentencepiece_load(const char *path, struct sentencepiece *out)
 {
     enum err rc = ERR_OK;
-    struct sentencepiece_beside beside = {
-        .begins = true /* as Llama's class in transformers */
-    };
+    bool begins = true, ends = false; /* as Llama's class in transformers */
     char *data = NULL;
     size_t bytes = 0;
-    TRY_OUT(sentencepiece_beside_read(path, &beside));
+    TRY_OUT(read_beside(path, &begins, &ends));
     TRY_OUT(fsio_read_file(path, FILE_BYTES_MAX, &data, &bytes));
-    TRY_OUT(sentencepiece_make(path, (const uint8_t *)data, bytes,
-                               beside.begins, beside.ends, beside.decoder,
+    TRY_OUT(sentencepiece_make(path, (const uint8_t *)data, bytes, begins, ends,
                                out));
 out:
-    json_decref(beside.decoder);
     free(data);
     return rc;
 }

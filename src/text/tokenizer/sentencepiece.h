@@ -6,7 +6,6 @@
  * refused by name. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +19,10 @@ struct sentencepiece {
     int32_t bos, eos; /* -1: there is none */
 };
 
-/* begins, ends: texts get these tokens; decoder: an object, tokens beside the model's by
- * their numbers, borrowed, or NULL; as tokenizer_config.json says. `path` is
+/* begins, ends: texts get these tokens, as tokenizer_config.json says. `path` is
  * for messages. ERR_DATA: no such file; ERR_UNSUPPORTED names what is lacking. */
 enum err sentencepiece_make(const char *path, const uint8_t *data, size_t bytes,
-                            bool begins, bool ends, json_t *decoder,
-                            struct sentencepiece *out);
-/* From a file, with what a tokenizer_config.json beside it says. */
+                            bool begins, bool ends, struct sentencepiece *out);
+/* From a file, with what a tokenizer_config.json beside it says, but for added tokens
+ * (tokenizer_beside_add()). */
 enum err sentencepiece_load(const char *path, struct sentencepiece *out);

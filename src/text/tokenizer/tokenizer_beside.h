@@ -13,7 +13,8 @@
  * none. */
 enum err tokenizer_beside_read(const char *path, const char *name,
                                json_t **out);
-/* The text of a tokenizer.json that is read from `path`, or made of what is there: a
- * token of its vocabulary that a file beside it adds becomes an added one.
- * ERR_UNSUPPORTED where it lacks the token. */
-enum err tokenizer_beside_add(const char *path, char **text, size_t *bytes);
+/* The text of a tokenizer.json that is read from `path`, or made of what is there, with
+ * the tokens that files beside it add; and the tokens that these say texts begin and end
+ * with (NULL: not asked for). ERR_UNSUPPORTED where it lacks one. */
+enum err tokenizer_beside_add(const char *path, char **text, size_t *bytes,
+                              int32_t *bos, int32_t *eos);

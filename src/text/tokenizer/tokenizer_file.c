@@ -4,8 +4,7 @@
  * A tokenizer.json is the Hugging Face library's own state, written by serde:
  * five parts that are run one after the other, each an object whose "type" says
  * which of the library's structures it is. Which token ends a text is not in
- * it, but in special_tokens_map.json or tokenizer_config.json in the same
- * folder, the second of which holds where both name one.
+ * it, but in files in the same folder (tokenizer_beside.c).
  *
  * The file's bytes are kept, and its SHA-256 is the tokenizer's name to data
  * sets and checkpoints: two files that differ anywhere may give other tokens,
@@ -76,40 +75,6 @@ static enum err file_json(const char *path, const char *text, size_t bytes,
                                   error.line, error.column, error.text);
 }
 
-/* The token that this file beside the tokenizer's names: a text, or an object
- * with a "content"; *out stays if there is none. */
-static enum err file_named(const struct tokenizer_node *beside, const char *key,
-                           const struct tokenizer *tokenizer, int32_t *out)
-{
-    struct tokenizer_node node = tokenizer_reader_member(beside, key);
-    const char *text = json_string_value(node.value);
-    if (node.value == NULL)
-        return ERR_OK;
-    if (json_is_object(node.value))
-        TRY(tokenizer_reader_string(&node, "content", &text));
-    if (text == NULL)
-        return tokenizer_reader_refuse(&node, "a string is expected");
-    *out = tokenizer_find(tokenizer, text);
-    return *out >= 0 ? ERR_OK
-                     : tokenizer_reader_refuse(
-                           &node, "the tokenizer has no token '%s'", text);
-}
-
-/* eos and bos of a file in the same folder, if it is there. */
-static enum err file_beside(const char *path, const char *name,
-                            struct tokenizer *tokenizer)
-{
-    enum err rc = ERR_OK;
-    json_t *json = NULL;
-    TRY(tokenizer_beside_read(path, name, &json));
-    struct tokenizer_node node = { .path = name, .value = json };
-    TRY_OUT(file_named(&node, "eos_token", tokenizer, &tokenizer->eos));
-    TRY_OUT(file_named(&node, "bos_token", tokenizer, &tokenizer->bos));
-out:
-    json_decref(json);
-    return err_prefix(rc, "%s: what lies beside it", path);
-}
-
 /* The file's stem, or its folder's name. */
 static void file_name(const char *path, struct tokenizer *tokenizer)
 {
@@ -153,7 +118,7 @@ out:
 static enum err file_read(const char *path, struct tokenizer *tokenizer,
                           char **text, size_t *bytes)
 {
-    struct sentencepiece made = { .bos = -1, .eos = -1 };
+    struct sentencepiece made = { .json = NULL };
     if (!globs_match("*.model", path))
         return fsio_read_file(path, FILE_BYTES_MAX, text, bytes);
     TRY(sentencepiece_load(path, &made));
@@ -190,10 +155,9 @@ enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
     tokenizer->eos = tokenizer->bos = -1;
     TRY(file_read(path, tokenizer, &text, &bytes));
     file_name(path, tokenizer);
-    TRY_OUT(tokenizer_beside_add(path, &text, &bytes));
+    TRY_OUT(tokenizer_beside_add(path, &text, &bytes, &tokenizer->bos,
+                                 &tokenizer->eos));
     TRY_OUT(tokenizer_file_json(path, text, bytes, tokenizer));
-    TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
-    TRY_OUT(file_beside(path, "tokenizer_config.json", tokenizer));
 out:
     free(text);
     return rc;
