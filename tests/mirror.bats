@@ -115,6 +115,10 @@ registers() {
     sed -n 's/.*version 1 of m is step [0-9]*, //p' "$run.log"
 }
 
+there() { # the steps that are whole in the mirror
+    printf '%s\n' "$THERE"/step-*/MANIFEST.json | sed 's,.*/step-0*\([0-9]*\)-.*,\1,' | tr '\n' ' '
+}
+
 @test "the best checkpoint is registered by its copy, as long as that is there" {
     ROUGH=(train.max_duration=20ba eval.interval=2ba eval.samples=0 optimizer.lr=0.05
         checkpoint.interval=2ba checkpoint.keep_best=true checkpoint.mirror_keep=0
@@ -151,6 +155,21 @@ registers() {
     [ "$(basename -a "$THERE"/*/MANIFEST.json | wc -l)" = 3 ]
     [ -n "$(compgen -G "$THERE/step-000000018-*/MANIFEST.json")" ]
     kill $flow
+    # the mirror itself says which these are: the run directory is lost
+    rm -rf "$DIR/kept"
+    train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 train.max_duration=22ba
+    [ "$(there)" = "$best 18 22 " ]
+    # a pin comes back with its checkpoint, and is followed as long as that is here; 24 is better
+    "$BIN/tessera-ckpt" pin "$DIR/kept#22" --reason test
+    for again in 1 2; do
+        train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 train.max_duration=24ba
+        [ "$(there)" = "18 22 24 " ]
+        grep -q test "$DIR/kept/checkpoints/step-000000022/PINNED"
+        [ $again = 2 ] || rm -rf "$DIR/kept" "$THERE"/step-000000024-*
+    done
+    "$BIN/tessera-ckpt" unpin "$DIR/kept#22"
+    train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 train.max_duration=26ba
+    [[ " $(there)" == *" 18 "* && " $(there)" != *" 22 "* ]]
 }
 
 @test "what cannot be removed, or an attempt before has put late, stops no mirror" {

@@ -142,6 +142,7 @@ static void test_retention(void)
         snprintf(name + strlen(name), 20, "/MANIFEST.json");
         put_text(name, "{}");
     }
+    put_text("bucket/kept/step-000000001-12345678-aaaaaaaaaaaa/PINNED", "");
     fixture_need(store_open("s3://bucket/kept",
                             &(struct store_options){ .deadline_s = 10 },
                             &store));
@@ -158,7 +159,7 @@ static void test_retention(void)
         fixture_need(mirror_known_add(&known, &step, MIRROR_WHOLE));
         asked = server.requests;
         fixture_need(
-            mirror_retain(store, &step, 3, 0, true, folder, -1, &known));
+            mirror_retain(store, &step, 3, 0, true, folder, false, &known));
         asked = server.requests - asked;
     }
     for (int i = 0; i < 110; i++) {
@@ -169,7 +170,8 @@ static void test_retention(void)
                     ? i
                     : 0;
     }
-    tap_is_int(stay, 103 + 104 + 105, "the newest three stay, and no half one");
+    tap_is_int(stay, 1 + 103 + 104 + 105,
+               "the newest three and a pinned one stay, and no half one");
     tap_ok(asked < 10, "they are listed once: %d requests for a commit", asked);
     mirror_known_free(&known);
     store_close(store);

@@ -6,12 +6,12 @@
 #include "src/mirror/mirror.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "src/base/array.h"
 #include "src/base/digest.h"
@@ -49,6 +49,7 @@ enum err mirror_step_of(const char *checkpoint_dir, struct mirror_step *out)
                                    &out->manifest));
     const char *uuid =
         json_string_value(json_object_get(out->manifest->state, "run_uuid"));
+    out->loss = ckpt_index_loss(checkpoint_dir, out->manifest->state, out->of);
     TRY_OUT(run_digits(uuid != NULL ? uuid : "", run));
     TRY_OUT(digest_bytes(out->text, out->text_bytes, hex));
     out->step = out->manifest->step;
@@ -254,12 +255,12 @@ void mirror_known_free(struct mirror_known *known)
     *known = (struct mirror_known){ .listed = false };
 }
 
-static enum err know(struct mirror_known *known, const char *folder,
-                     int64_t step, enum mirror_is is)
+enum err mirror_known_add(struct mirror_known *known,
+                          const struct mirror_step *step, enum mirror_is is)
 {
     int i = 0, order = 1;
     while (i < known->count &&
-           (order = strcmp(folder, known->list[i].folder)) > 0)
+           (order = strcmp(step->folder, known->list[i].folder)) > 0)
         i++;
     if (i < known->count && order == 0) {
         if (is != MIRROR_UNSEEN)
@@ -269,15 +270,12 @@ static enum err know(struct mirror_known *known, const char *folder,
     TRY(array_room(&known->list, &known->capacity, known->count + 1));
     memmove(known->list + i + 1, known->list + i,
             (size_t)(known->count++ - i) * sizeof *known->list);
-    known->list[i] = (struct mirror_folder){ .step = step, .is = is };
-    snprintf(known->list[i].folder, sizeof known->list[i].folder, "%s", folder);
+    known->list[i] = (struct mirror_folder){ .step = step->step,
+                                             .is = is,
+                                             .loss = step->loss };
+    memcpy(known->list[i].of, step->of, sizeof step->of);
+    memcpy(known->list[i].folder, step->folder, sizeof step->folder);
     return ERR_OK;
-}
-
-enum err mirror_known_add(struct mirror_known *known,
-                          const struct mirror_step *step, enum mirror_is is)
-{
-    return know(known, step->folder, step->step, is);
 }
 
 static enum err list_known(struct store *store, const struct mirror_step *step,
@@ -292,42 +290,56 @@ static enum err list_known(struct store *store, const struct mirror_step *step,
         &own);
     for (int i = 0; i < names.count && rc == ERR_OK; i++) {
         take_apart(&names.list[i], &one);
+        struct mirror_step found = { .step = one.step, .loss = NAN };
+        memcpy(found.folder, one.folder, sizeof one.folder);
         if (one.step >= 0 && strcmp(one.run, own.run) == 0)
-            rc = know(known, one.folder, one.step, MIRROR_UNSEEN);
+            rc = mirror_known_add(known, &found, MIRROR_UNSEEN);
     }
     known->listed = rc == ERR_OK;
     store_names_free(&names);
     return rc;
 }
 
-/* Whether it is the copy of what stays in the run directory. */
-static bool is_spared(const char *run_dir, int64_t best,
-                      const struct mirror_folder *one)
+/* Looks at those that may go for another reason than that they are later, and finds the
+ * best of them. */
+static enum err look_at_all(struct store *store, const struct mirror_step *step,
+                            int64_t keep_every, const char *run_dir,
+                            bool keep_best, struct mirror_known *known)
 {
-    char path[FSIO_PATH_MAX];
-    struct mirror_step here;
-    if (ckpt_index_path(path, run_dir, one->step) != ERR_OK ||
-        (one->step != best && !ckpt_index_pinned(path)))
-        return false;
-    bool other = mirror_step_of(path, &here) == ERR_OK &&
-                 strcmp(here.folder, one->folder) != 0;
-    mirror_step_free(&here);
-    return !other;
+    struct mirror_folder *best = NULL;
+    double least = INFINITY;
+    char newest[CKPT_INDEX_OF_BYTES] = "";
+    for (int i = known->count; i-- > 0;) {
+        struct mirror_folder *one = &known->list[i];
+        one->best = false;
+        if (one->step >= step->step && strcmp(one->folder, step->folder) != 0)
+            continue;
+        if (keep_every == 0 || one->step % keep_every != 0)
+            TRY(mirror_look(store, run_dir, keep_best, one));
+        if (keep_best && one->is == MIRROR_WHOLE &&
+            ckpt_index_better(one->loss, one->of, &least, newest))
+            best = one;
+    }
+    if (best != NULL)
+        best->best = true;
+    return ERR_OK;
 }
 
 /* With keep 0 what is below a whole one was looked at when that came. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later,
-                       const char *run_dir, int64_t best,
+                       const char *run_dir, bool keep_best,
                        struct mirror_known *known)
 {
     int64_t kept = 1;
     char first[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     if (!known->listed)
         TRY(list_known(store, step, known));
+    if (keep > 0)
+        TRY(look_at_all(store, step, keep_every, run_dir, keep_best, known));
     for (int i = known->count; i-- > 0;) {
         struct mirror_folder *one = &known->list[i];
-        bool after = one->step >= step->step, whole = false;
+        bool after = one->step >= step->step;
         bool always =
             keep == 0 || (keep_every > 0 && one->step % keep_every == 0);
         if (strcmp(one->folder, step->folder) == 0 || (after && !later))
@@ -335,11 +347,9 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
         bool newest = kept < (keep == 0 ? 2 : keep);
         if (!after && !newest && always)
             continue; /* looked at when it was one of the newest */
-        bool stays = !after && (newest || is_spared(run_dir, best, one));
-        if (stays && one->is == MIRROR_UNSEEN) {
-            TRY(mirror_is_whole(store, one->folder, &whole));
-            one->is = whole ? MIRROR_WHOLE : MIRROR_PART;
-        }
+        bool stays = !after && (newest || one->best || one->pinned);
+        if (stays && one->is == MIRROR_UNSEEN)
+            TRY(mirror_look(store, run_dir, false, one));
         if (stays && one->is == MIRROR_WHOLE) {
             kept += newest;
             continue;
@@ -357,11 +367,19 @@ enum err mirror_retain(struct store *store, const struct mirror_step *step,
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to)
 {
+    static const char *const files[] = { CKPT_MANIFEST_FILE,
+                                         CKPT_INDEX_PINNED };
     char name[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    int64_t bytes;
-    TRY(fsio_path(name, "%.63s/" CKPT_MANIFEST_FILE, folder));
-    TRY(fsio_path(path, "%s/" CKPT_MANIFEST_FILE, to));
-    return store_get(store, name, path, -1, &bytes);
+    int64_t bytes = -1;
+    for (int i = 0; i < 2; i++) {
+        TRY(fsio_path(name, "%.63s/%s", folder, files[i]));
+        TRY(fsio_path(path, "%s/%s", to, files[i]));
+        if (i > 0)
+            TRY(store_size(store, name, &bytes));
+        if (i == 0 || bytes >= 0)
+            TRY(store_get(store, name, path, -1, &bytes));
+    }
+    return ERR_OK;
 }
 
 /* Durable, since a rename will make a checkpoint of it. */

@@ -9,7 +9,7 @@
  * agreed on, and who commits asks the store whether all are there. */
 #pragma once
 
-#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/data/remote/store_write.h"
 
 /* A checkpoint's folder there; its files are those of the manifest. */
@@ -19,6 +19,8 @@ struct mirror_step {
     char *text;      /* MANIFEST.json */
     size_t text_bytes;
     struct ckpt_manifest *manifest;
+    double loss; /* and of what, as ckpt_index_loss() has them */
+    char of[CKPT_INDEX_OF_BYTES];
 };
 /* Zeros are fine. */
 void mirror_step_free(struct mirror_step *step);
@@ -55,7 +57,9 @@ struct mirror_known {
     struct mirror_folder {
         int64_t step;
         enum mirror_is is;
-        char folder[64];
+        bool pinned, best; /* there */
+        double loss;
+        char of[CKPT_INDEX_OF_BYTES], folder[64];
     } * list; /* [count] in the order of names */
     int count, capacity;
     bool listed;
@@ -65,13 +69,18 @@ void mirror_known_free(struct mirror_known *known);
  * before; WHOLE: behind its commit. */
 enum err mirror_known_add(struct mirror_known *known,
                           const struct mirror_step *step, enum mirror_is is);
+/* Learn of one what is UNSEEN, with `losses` its loss, and let the pin there follow
+ * run_dir's. */
+enum err mirror_look(struct store *store, const char *run_dir, bool losses,
+                     struct mirror_folder *one);
 /* Behind a commit: of the run's others the keep - 1 newest whole ones below the step
- * and multiples of keep_every (0: none) stay, and copies of what run_dir has as its
- * step `best` (-1: none) or pinned; keep 0: all whole ones. What is not whole goes,
- * and with `later` what is of the same or of a later step. */
+ * and multiples of keep_every (0: none) stay, with keep_best the best there, and those
+ * that are pinned; keep 0: all whole ones. What is not whole goes, and with `later` what
+ * is of the same or of a later step. A pin there is an object PINNED in the folder, put
+ * and taken back as run_dir has it, as long as that has the same save. */
 enum err mirror_retain(struct store *store, const struct mirror_step *step,
                        int64_t keep, int64_t keep_every, bool later,
-                       const char *run_dir, int64_t best,
+                       const char *run_dir, bool keep_best,
                        struct mirror_known *known);
 
 /* The directory whose run is mirrored there, by its last attempt: an object
@@ -91,6 +100,6 @@ enum err mirror_still_own(struct store *store, const char *run_dir,
 /* Whether a folder there is a checkpoint. */
 enum err mirror_is_whole(struct store *store, const char *folder, bool *whole);
 
-/* Fetch MANIFEST.json into a folder. */
+/* Fetch MANIFEST.json into a folder, and PINNED if it is there. */
 enum err mirror_get_manifest(struct store *store, const char *folder,
                              const char *to);

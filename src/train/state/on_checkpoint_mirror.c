@@ -94,8 +94,7 @@ static enum err await_files(struct on_checkpoint_mirror *m,
 static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
                        int64_t *bytes)
 {
-    enum err rc = ERR_OK, kept = ERR_OK;
-    int64_t best = -1;
+    enum err rc = ERR_OK;
     const struct train_settings *s = &m->run->settings;
     struct mirror_step step = { .step = -1 };
     char path[FSIO_PATH_MAX];
@@ -115,13 +114,9 @@ static enum err upload(struct on_checkpoint_mirror *m, int64_t number,
     TRY_OUT(mirror_still_own(m->store, s->run.dir, &m->owner));
     TRY_OUT(mirror_commit(m->store, &step));
     TRY_OUT(mirror_known_add(&m->known, &step, MIRROR_WHOLE));
-    if (s->checkpoint.keep_best)
-        kept = ckpt_index_best(s->run.dir, false, &best);
-    if (kept == ERR_OK)
-        kept = mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
-                             s->checkpoint.keep_every, m->looked, s->run.dir,
-                             best, &m->known);
-    if (kept != ERR_OK)
+    if (mirror_retain(m->store, &step, s->checkpoint.mirror_keep,
+                      s->checkpoint.keep_every, m->looked, s->run.dir,
+                      s->checkpoint.keep_best, &m->known) != ERR_OK)
         log_warn("checkpoint.mirror: old checkpoints stay: %s", err_text());
 out:
     mirror_step_free(&step);
