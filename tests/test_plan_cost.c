@@ -42,6 +42,30 @@ static struct plan_cost cost_of(const struct plan_gpu *gpu,
     return cost;
 }
 
+/* Ranks of which a node has one alone exchange at the network's rate, whatever else is on
+ * their nodes. */
+static void test_stride(const struct plan_gpu *gpu)
+{
+    struct model_config model = config_of(NORM_BEFORE);
+    double seconds[2];
+    for (int i = 0; i < 2; i++) {
+        int node = i == 0 ? 1 : 8;
+        struct plan_cost_input in = { .model = &model,
+                                      .seq_len = ROWS,
+                                      .microbatch = 1.0,
+                                      .leaves = 1.0,
+                                      .trained = 1.0,
+                                      .node_ranks = node,
+                                      .exchanges = { { 1e10, 1, 16, node } } };
+        struct plan_cost cost;
+        plan_cost(gpu, &in, &plan_cost_constants, &cost);
+        seconds[i] = cost.seconds[PLAN_EXCHANGE];
+    }
+    tap_ok(seconds[0] > 0.0 && seconds[0] == seconds[1],
+           "groups of a node's ranks exchange as ranks alone, %.2g s",
+           seconds[1]);
+}
+
 static void test_norms(const struct plan_gpu *gpu, double again)
 {
     struct plan_cost before = cost_of(gpu, NORM_BEFORE, again);
@@ -70,6 +94,7 @@ int main(void)
     struct model_config around = config_of(NORM_AROUND);
     const struct plan_gpu *gpu = NULL;
     tap_ok(plan_gpu_find("h100-sxm", &gpu) == ERR_OK, "a GPU");
+    test_stride(gpu);
     test_norms(gpu, 0.0);
     test_norms(gpu, 1.0);
     tap_is_int(model_config_param_count(&around) -

@@ -78,8 +78,9 @@ static double exchange_s(const struct rates *r, const struct plan_exchange *x,
                          int node_ranks, double layers)
 {
     double ranks = x->ranks;
-    double near = fmin(ranks, node_ranks);
-    double far = ceil(ranks / node_ranks);
+    double here = fmax(1.0, node_ranks / x->stride);
+    double near = fmin(ranks, here);
+    double far = ceil(ranks / here);
     double share = r->constants->link_share;
     assert(ranks >= 1 && near >= 1);
     double s =

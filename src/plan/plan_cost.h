@@ -34,10 +34,11 @@ extern const struct plan_constants plan_cost_constants;
  * predicted, 9 of 10 of them (`make predict`); LLM Foundry's own within half of it. */
 #define PLAN_COST_SPREAD 0.24
 
-/* A number of bytes that `ranks` neighbours gather or sum, so often in a step. */
+/* A number of bytes that `ranks` gather or sum, so often in a step; each `stride` ranks
+ * from the next, so that a node has fewer of them. */
 struct plan_exchange {
     double bytes, times;
-    int ranks;
+    int ranks, stride;
 };
 #define PLAN_EXCHANGES 3
 

@@ -54,10 +54,10 @@ static void predict(const struct plan_figures *f,
         .fp8 = trainer_backend_fp8(s),
         .node_ranks = f->place.node_ranks,
         .exchanges = { { trained * sum_bytes, each ? leaves : 1.0,
-                         s->once ? degree : f->ranks },
+                         s->once ? degree : f->ranks, 1 },
                        { trained * (once_bytes + (ddp ? 4.0 : 2.0)) / degree,
-                         degree < f->ranks, f->ranks },
-                       { (double)f->params * 2.0, 2.0 * leaves, degree } },
+                         degree < f->ranks, f->ranks / degree, degree },
+                       { (double)f->params * 2.0, 2.0 * leaves, degree, 1 } },
         .update_bytes = UPDATE_BYTES * trained / (ddp ? 1.0 : f->ranks),
     };
     plan_cost(f->gpu, &in, &plan_cost_constants, out);

@@ -25,6 +25,9 @@
 #include "src/parallel/norms.h"
 #include "src/train/plan/trainer_backend.h"
 
+/* For what is measured on a device (trainer_choices.c): less than it takes there. */
+#define ONCE_LEFT_BYTES ((size_t)2 << 30)
+
 static enum replica_strategy strategy_of(const struct train_settings *s)
 {
     if (s->parallel.strategy != REPLICA_AUTO)
@@ -63,7 +66,9 @@ train_memory_replica(const struct train_settings *settings)
         .expert_degree = (int)s->parallel.expert_degree,
         .exact = s->parallel.determinism == DETERMINISM_ELASTIC,
         .reduce_bf16 = s->parallel.reduce_precision == REDUCE_BF16,
-        .once = s->once,
+        /* what scores tasks takes the room that is left (on_tasks.c) */
+        .once =
+            s->once && s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0',
     };
     memcpy(options.kept, s->needs.kept, sizeof options.kept);
     return options;
@@ -199,7 +204,9 @@ bool train_memory_fits(const struct memory_plan *plan,
     size_t node =
         (size_t)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
     assert(node > 0 && plan->shared <= plan->total);
-    size_t here = plan->total - plan->shared / node * (node - 1);
+    /* a device's sums that wait for groups are none that anything else is short for */
+    size_t left = plan->once && plan->host > 0 ? ONCE_LEFT_BYTES : 0;
+    size_t here = plan->total + left - plan->shared / node * (node - 1);
     /* all that the plan counts and the threads' stacks, the saver's and the
      * lock's among them: little more than is missing at this moment */
     size_t host = plan->host > 0 ? plan->host : plan->total;
@@ -207,7 +214,7 @@ bool train_memory_fits(const struct memory_plan *plan,
         host + ((size_t)place->threads + 1) * kernels_thread_space();
     if (plan->total >= ARENA_BYTES_MAX)
         return false;
-    return (limit_bytes == 0 || plan->total <= limit_bytes) &&
+    return (limit_bytes == 0 || plan->total + left <= limit_bytes) &&
            has_room(here, place->room) &&
            has_room(plan->host, place->host_room) &&
            (place->address_space == 0 || mapped <= place->address_space);

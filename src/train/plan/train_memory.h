@@ -73,7 +73,8 @@ enum err train_memory_plan_with(const struct train_settings *settings,
                                 struct memory_plan *out);
 
 /* Settings with which shard groups exchange gradients once a step, where they can, and
- * there is memory for the sums that wait meanwhile. The bits are the same. */
+ * there is memory for the sums that wait meanwhile, of a device with room left for what
+ * is measured there, and nothing else takes what is left (eval.tasks). The bits are the same. */
 enum err train_memory_once(struct train_settings *settings,
                            const struct train_memory_place *place,
                            size_t limit_bytes);

@@ -104,6 +104,7 @@ struct run_engine {
     struct trainer_fp8 *fp8; /* NULL in other precisions */
     bool adopted;            /* train.microbatch is a checkpoint's */
     bool shrunk;  /* train.microbatch is smaller than the settings wanted */
+    bool each;    /* there was no memory for settings.once */
     json_t *base; /* of a checkpoints' state, on all ranks (trainer_base.c);
                      NULL: none */
 

@@ -285,11 +285,11 @@ static enum err make_replica(struct run *run)
 }
 
 /* The same on all ranks, for the one that has least; or no more. */
-static enum err settle_once(struct run *run, bool may)
+static enum err settle_once(struct run *run)
 {
     struct train_settings *s = &run->settings;
     s->once = false;
-    if (!may || s->parallel.shard_degree <= 1)
+    if (run->engine.each || s->parallel.shard_degree <= 1)
         return ERR_OK;
     enum err rc =
         train_memory_once(s, &run->engine.place, (size_t)s->memory.limit);
@@ -297,6 +297,8 @@ static enum err settle_once(struct run *run, bool may)
     TRY(comm_agree(run->comm, rc));
     TRY(comm_all_reduce_i64(run->comm, &once, 1, COMM_MIN));
     s->once = once != 0;
+    if (s->once && run->rank == 0)
+        log_info("shard groups exchange gradients once a step");
     return ERR_OK;
 }
 
@@ -323,17 +325,29 @@ static enum err step_down(struct run *run, bool begun)
     return ERR_OK;
 }
 
+/* Without sums that wait for other groups, from now on, before bits change. */
+static enum err take_less(struct run *run, bool begun)
+{
+    if (!run->settings.once)
+        return step_down(run, begun);
+    if (run->rank == 0)
+        log_warn("shard groups exchange gradients in each microstep, and not "
+                 "once a step: %s",
+                 err_text());
+    run->engine.each = true;
+    return ERR_OK;
+}
+
 enum err trainer_memory_create(struct run *run)
 {
     enum err rc = ERR_OK;
-    bool once = true;
     if (run->engine.place.ranks == 0) {
         TRY(comm_agree(run->comm, measure_place(run)));
         TRY(settle_strategy(run));
     }
     assert(run->settings.parallel.strategy != REPLICA_AUTO);
     for (;;) {
-        TRY(settle_once(run, once));
+        TRY(settle_once(run));
         rc = comm_agree(run->comm, make_leaf(run));
         if (rc == ERR_OK)
             rc = comm_agree(run->comm, make_replica(run));
@@ -341,16 +355,14 @@ enum err trainer_memory_create(struct run *run)
             rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        once = !run->settings.once; /* without, before bits change */
-        if (once)
-            TRY(step_down(run, run->engine.adopted));
+        TRY(take_less(run, run->engine.adopted));
         drop_leaf(run);
     }
 }
 
 enum err trainer_memory_shrink(struct run *run)
 {
-    TRY(step_down(run, run->engine.adopted || run->position.step > 0));
+    TRY(take_less(run, run->engine.adopted || run->position.step > 0));
     drop_leaf(run);
     return trainer_memory_create(run);
 }
