@@ -8,6 +8,7 @@
  * set and as many tokens; the newest checkpoint that has one says which. */
 #include "checkpoint/files/ckpt_index_private.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ enum err ckpt_index_best(const char *run_dir, bool sizes, int64_t *step)
         if (rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED)
             log_warn("%s is passed over, whatever its loss: %s", path,
                      err_text());
-        else if (rc != ERR_OK && fsio_exists(path))
+        else if (rc != ERR_OK && (fsio_exists(path) || errno != ENOENT))
             goto out;
         rc = ERR_OK;
     }

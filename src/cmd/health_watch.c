@@ -42,11 +42,12 @@ struct watch {
     int count, capacity;
 };
 
-/* By code and card, of which the text says more. */
+/* By code and card, behind whose name ("GPU 3: ", "Xid 48 of the GPU at BUS, ") stands what
+ * changes from look to look. */
 static bool same(const struct finding *a, const struct finding *b)
 {
     const char *end =
-        strncmp(a->text, "GPU ", 4) == 0 ? strstr(a->text, ": ") : NULL;
+        strstr(a->text, strncmp(a->text, "GPU ", 4) == 0 ? ": " : ", ");
     size_t card = end != NULL ? (size_t)(end - a->text) + 1 : sizeof a->text;
     return strcmp(a->code, b->code) == 0 &&
            strncmp(a->text, b->text, card) == 0;

@@ -13,8 +13,8 @@
  *
  * Each is told once, when it has been so for a second, and again when a quarter of the
  * window or less is left of it. Short steps are over before a scheduler has moved what
- * shares a rank's processor: of 10^5 steps of 4 ms beside a busy one some hundred windows
- * were slow.
+ * shares a rank's processor: of 10^5 steps of 4 ms beside a busy one some five hundred
+ * windows were slow. Of steps of a tenth of a second 25 name a rank that is always slow.
  *
  * What stays so for another window may be acted on: the run saves, and the job's next
  * attempt has a spare node in place of a straggler's node, or begins with the whole

@@ -162,7 +162,7 @@ static enum err add_decoder(struct adder *to, json_t *decoder)
                            id);
         TRY(err_prefix(put(to, value, text, is, false), "%.32s", key));
     }
-    return decoder == NULL || json_is_object(decoder)
+    return decoder == NULL || json_is_null(decoder) || json_is_object(decoder)
                ? ERR_OK
                : err_set(ERR_DATA, "it is no object");
 }
@@ -231,7 +231,8 @@ static enum err add_all(struct adder *to, json_t *decoder, json_t **root,
         int64_t number = json_integer_value(json_object_get(one, "id"));
         if (json_is_string(json_object_get(one, "content")))
             jsontext_set(&to->known, text_of(one), json_integer((json_int_t)i));
-        to->next = number >= to->next ? number + 1 : to->next;
+        to->next =
+            number >= to->next && number < INT32_MAX ? number + 1 : to->next;
     }
     TRY(err_prefix(add_decoder(to, decoder),
                    "what lies beside it: added_tokens_decoder"));

@@ -137,7 +137,8 @@ static void notify(struct on_watch *watch, enum slow_kind kind,
 {
     static const char command[] =
         "IFS= read -r run && IFS= read -r job && IFS= read -r text\n"
-        "timeout 10 \"$TESSERA_NOTIFY\" \"$TESSERA_EVENT\" \"$run\" "
+        "timeout --foreground -k 1 10 \"$TESSERA_NOTIFY\" \"$TESSERA_EVENT\" "
+        "\"$run\" "
         "\"$job\" \"$text\" </dev/null >/dev/null 2>&1 || echo "
         "\"TESSERA_NOTIFY $TESSERA_NOTIFY failed (code $?), nobody was told "
         "of $TESSERA_EVENT\" >&2";
