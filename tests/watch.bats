@@ -86,7 +86,7 @@ END
 
 @test "a rank that stays slow ends the attempt for a spare node, same bits" {
     unshare -u true 2>/dev/null || skip "hosts of other names cannot be made"
-    settings=(train.max_duration=40ba hardware.threads=1 train.global_batch=24
+    settings=(train.max_duration=100ba hardware.threads=1 train.global_batch=24
         eval.interval=0ba checkpoint.interval=1dur watch.window=6
         watch.on_straggler=replace)
     as_nodes 1
@@ -98,7 +98,7 @@ END
     waited 85
     grep -q 'rank 1 (n1) stays slow: the run saves' "$DIR/left.log"
     steps=$(wc -l <"$DIR/left/metrics.jsonl")
-    [ "$steps" -lt 40 ]
+    [ "$steps" -lt 100 ]
     [ "$(newest "$DIR/left")" = "$DIR/left/checkpoints/$(printf 'step-%09d' "$steps")" ]
     # what the launch script makes of it
     "$BIN/tessera-ckpt" next "$DIR/left" --job 7 --attempt 1 -- ended=itself code=85 \
@@ -157,7 +157,13 @@ END
     echo "$output"
     [[ ${lines[-1]} == "culprit: 2 injected, 2 named, 0 wrong, "* ]]
     grep -qE '^# (rank|[0-9]+ ranks) .* waits?: step [0-9]+, .*, since' <<<"$output"
-    # one that goes round shows where, one that is stopped can't
-    [ "$(grep -B 1 '^loop, ' <<<"$output" | head -n 1)" = '# and its stack' ]
+    # one that goes round shows where, one that is stopped can't; beside others it may not come to
+    # that before all are ended, so it has three tries
     [ "$(grep -B 1 '^stop, ' <<<"$output" | grep -c stack)" = 0 ]
+    for try in 1 2 3; do
+        [ "$(grep -B 1 '^loop, ' <<<"$output" | head -n 1)" != '# and its stack' ] || break
+        run "$BATS_TEST_DIRNAME/name_culprit" "$(dirname "$BIN")" 1 loop
+        echo "$output"
+    done
+    [ "$(grep -B 1 '^loop, ' <<<"$output" | head -n 1)" = '# and its stack' ]
 }
