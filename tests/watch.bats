@@ -86,7 +86,7 @@ END
 
 @test "a rank that stays slow ends the attempt for a spare node, same bits" {
     unshare -u true 2>/dev/null || skip "hosts of other names cannot be made"
-    settings=(train.max_duration=100ba hardware.threads=1 train.global_batch=24
+    settings=(train.max_duration=60ba hardware.threads=1 train.global_batch=96
         eval.interval=0ba checkpoint.interval=1dur watch.window=6
         watch.on_straggler=replace)
     as_nodes 1
@@ -98,7 +98,7 @@ END
     waited 85
     grep -q 'rank 1 (n1) stays slow: the run saves' "$DIR/left.log"
     steps=$(wc -l <"$DIR/left/metrics.jsonl")
-    [ "$steps" -lt 100 ]
+    [ "$steps" -lt 60 ]
     [ "$(newest "$DIR/left")" = "$DIR/left/checkpoints/$(printf 'step-%09d' "$steps")" ]
     # what the launch script makes of it
     "$BIN/tessera-ckpt" next "$DIR/left" --job 7 --attempt 1 -- ended=itself code=85 \
