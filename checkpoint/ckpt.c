@@ -49,6 +49,7 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     *list = NULL;
     *count = 0;
     int found, best = -1;
+    bool all = true; /* one that cannot be read now may be the best */
     double least = INFINITY;
     char newest[CKPT_INDEX_OF_BYTES] = "";
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, NULL));
@@ -57,12 +58,13 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
         TRY_OUT(ckpt_describe(path, &infos[i]));
+        all = all && strcmp(infos[i].state, "unknown") != 0;
         if (strcmp(infos[i].state, "good") == 0 &&
             ckpt_index_better(infos[i].eval_loss, infos[i].eval_of, &least,
                               newest))
             best = i;
     }
-    if (best >= 0)
+    if (best >= 0 && all)
         infos[best].best = true;
     *count = found;
 out:

@@ -149,7 +149,7 @@ there() { # the steps that are whole in the mirror
     rm -rf "$THERE"
     train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 "train.max_duration=${best}ba"
     train 1 "$DIR/kept" "${ROUGH[@]}" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1 train.max_duration=18ba
-    "$BIN/tessera-ckpt" pin "$DIR/kept#18" --reason test
+    "$BIN/tessera-ckpt" pin "$DIR/kept#18" --reason "$(printf 'x%.0s' {1..5000})"
     source=$(registers "$DIR/kept" "${MIRROR[@]: -1}" checkpoint.mirror_keep=1)
     [[ "$source" == "s3://bucket/$BATS_TEST_NUMBER/$name-"* ]]
     [ "$(basename -a "$THERE"/*/MANIFEST.json | wc -l)" = 3 ]

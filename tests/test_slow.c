@@ -24,7 +24,8 @@ struct table {
     double factor;    /* of its work in them */
     bool bursts;      /* three times the work for up to six steps */
     double step_s;    /* 0: a tenth of a second */
-    double loader;    /* share of the steps in [from, to) */
+    double often;     /* share of these that are slow; 0: all */
+    double loader;    /* of the steps in [from, to) */
     double rate;      /* of the usual one, likewise */
 };
 
@@ -55,7 +56,9 @@ static void fill(const struct table *t, int64_t step, bool held)
         double noise =
             rng_normal(t->seed, 1, (uint64_t)step * 65536 + (uint64_t)r);
         work_s[r] = 0.1 * (1 + NOISE * noise) * burst(t, step, r);
-        if (held && r == t->slow)
+        if (held && r == t->slow &&
+            (t->often == 0 || (double)(rng_u64(t->seed, 9, (uint64_t)step) %
+                                       1000) < 1000 * t->often))
             work_s[r] *= t->factor;
     }
 }
@@ -181,6 +184,7 @@ static void test_short(void)
         { "a rank", { .slow = 1, .factor = 1.3 } },
         { "samples", { .slow = -1, .loader = 0.4 } },
         { "the rate", { .slow = -1, .rate = 0.6 } },
+        { "a rank, now and then", { .slow = 1, .factor = 2, .often = 0.85 } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct table t = rows[i].t;

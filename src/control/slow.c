@@ -83,11 +83,13 @@ static bool count(const struct slow *slow, struct tally *tally,
         tally->count++;
     }
     int slow_steps = __builtin_popcountll(tally->bits);
-    if (tally->told)
-        return 4 * slow_steps <= slow->window;
+    bool over = 4 * slow_steps <= slow->window;
     bool holds = 4 * slow_steps >= 3 * slow->window;
-    tally->held_s = holds ? tally->held_s + seen->step_s : 0.0;
-    return holds && tally->held_s >= LEAST_S;
+    if (over)
+        tally->held_s = 0.0;
+    else if (holds)
+        tally->held_s += seen->step_s;
+    return tally->told ? over : holds && tally->held_s >= LEAST_S;
 }
 
 struct verdicts {

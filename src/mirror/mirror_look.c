@@ -41,13 +41,17 @@ static enum err take_loss(enum err rc, const struct mirror_step *step,
 static enum err follow(struct store *store, const char *path, const char *pin,
                        bool pinned)
 {
+    static const char longer[] = "for a reason that is too long to go along";
     char file[FSIO_PATH_MAX], *reason = NULL;
     size_t bytes;
     if (!pinned)
         return store_remove(store, pin, pin);
     TRY(fsio_path(file, "%s/" CKPT_INDEX_PINNED, path));
-    TRY(fsio_read_file(file, PIN_BYTES_MAX, &reason, &bytes));
-    enum err rc = store_put(store, pin, reason, bytes);
+    enum err rc = fsio_read_file(file, PIN_BYTES_MAX, &reason, &bytes);
+    if (rc == ERR_DATA)
+        rc = store_put(store, pin, longer, sizeof longer - 1);
+    else if (rc == ERR_OK)
+        rc = store_put(store, pin, reason, bytes);
     free(reason);
     return rc;
 }

@@ -73,12 +73,12 @@ static const char *unlike(const struct run *run, bool *even)
         return "parallel.sequence_degree is above 1";
     if (units % run->ranks != 0)
         return "they have other numbers of leaves";
-    *even = true;
     if (run->engine.devices[0] != '\0')
         replica_exchange(run->engine.replica, exchange, sizeof exchange);
-    return strncmp(exchange, "nccl", 4) == 0
-               ? "a GPU's wait for others within NCCL looks like work"
-               : NULL;
+    if (strncmp(exchange, "nccl", 4) == 0)
+        return "a GPU's wait for others within NCCL looks like work";
+    *even = true;
+    return NULL;
 }
 
 /* What there is to know before a node is replaced. */
