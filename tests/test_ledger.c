@@ -212,6 +212,14 @@ static void test_job(void)
           4 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
           4 },
+        { "{\"event\":\"hardware\",\"attempt\":3,\"step\":8}", 3, 3, 1, 0, 4 },
+        { "{\"event\":\"hardware\",\"attempt\":3,\"step\":8}", 3, 3, 1, 0, 4 },
+        { "{\"event\":\"hardware\",\"attempt\":2,\"step\":9}", 3, 3, 1, 0, 4 },
+        { "{\"event\":\"hardware\",\"attempt\":3,\"step\":7}", 3, 3, 1, 0, 4 },
+        /* state that nodes have kept */
+        { "{\"event\":\"hardware\",\"attempt\":3,\"step\":9}", 3, 3, 0, 0, 4 },
+        { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
+          4 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":null,\"silent\":"
           "\"n2\"}",
           3, 3, 1, 0, 4 },

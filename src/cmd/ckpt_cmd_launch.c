@@ -186,7 +186,7 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
     facts->opened = ledger.started >= cmd->attempt;
     facts->unstarted = ledger.unstarted;
     facts->silenced = ledger.silenced;
-    if (ledger.futile > facts->futile)
+    if (ledger.futile > facts->futile || ledger.gained == cmd->attempt)
         facts->futile = ledger.futile;
     if (ledger.replaced_attempt == cmd->attempt)
         memcpy(run->left, ledger.replaced_node, sizeof run->left);

@@ -7,8 +7,9 @@
  * of them (an end that rank 0 told is one, whatever became of a rank that did not leave),
  * and the state of the job more than either: who was cancelled stays so.
  * Nothing may go on for ever without anybody knowing: three attempts in a row
- * that brought no checkpoint end the job, whatever ended them. Those that the loss of
- * a node has ended are the cluster's, and count only from the eleventh on.
+ * that brought no checkpoint, and nothing else from which the next could go on further,
+ * end the job, whatever ended them. Those that the loss of a node has ended are the
+ * cluster's, and count only from the eleventh on.
  *
  *     ended -> state -> room -> count -> retry
  *                                    \-> scavenge -> state -> requeue

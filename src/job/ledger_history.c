@@ -243,6 +243,19 @@ static enum err take_replacement(struct job_scan *scan, const json_t *line)
     return sweep ? ERR_OK : take_exclusion(scan, line, true);
 }
 
+static void take_beginning(struct ledger_job *job, const json_t *line)
+{
+    int64_t step = (int64_t)number(line, "step");
+    if (job->started == 0 || step <= job->begun_step ||
+        number(line, "attempt") != (double)job->started)
+        return;
+    if (job->begun_step >= 0) {
+        job->gained = job->started;
+        job->futile = job->silenced = 0;
+    }
+    job->begun_step = step;
+}
+
 static enum err take_decision(void *arg, json_t *line)
 {
     struct job_scan *scan = arg;
@@ -280,6 +293,8 @@ static enum err take_decision(void *arg, json_t *line)
         job->ended_code = (int)number(line, "code");
         job->ended_step = (int64_t)number(line, "step");
     }
+    if (strcmp(event, "hardware") == 0)
+        take_beginning(job, line);
     if (number(line, "job") != (double)job->number)
         return ERR_OK;
     take_readiness(scan, event, number(line, "time"));
@@ -325,7 +340,9 @@ out:
 enum err ledger_job_read(const char *run_dir, int64_t number,
                          struct ledger_job *out)
 {
-    *out = (struct ledger_job){ .number = number, .local_step = -1 };
+    *out = (struct ledger_job){ .number = number,
+                                .local_step = -1,
+                                .begun_step = -1 };
     struct job_scan scan = { .job = out };
     double since_s = clock_wall() - LEDGER_EXCLUDED_S;
     enum err rc =
