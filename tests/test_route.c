@@ -113,19 +113,41 @@ static void open_piece(struct world *w, int rank, int piece,
         s->in[piece][i] = NAN;
 }
 
+/* How many parts of the block a list has. */
+static int count_parts(const struct world *w, const struct route_plan *route,
+                       const struct route_pieces *list)
+{
+    int parts = 0;
+    for (int i = 0, end = -1; i < list->count; i++) {
+        int place = owner_place(&w->owner, 0, route_piece(route, list, i));
+        parts += place != end;
+        end = place + 1;
+    }
+    return parts;
+}
+
 /* Between nodes that are alike, without further levels: each rank brings as many pieces
- * together, and those of a message lie together, but for the own ones of
- * where they go. */
-static void count_pieces(struct world *w, const struct route_level *l)
+ * together, and those of a message lie together, but for the own ones of where they go,
+ * and of its node, which interrupt those of shard groups. Blocks are turned, so that
+ * a list, or its part of each shard, may go on at a front. */
+static void count_pieces(struct world *w, const struct route_plan *route,
+                         const struct route_level *l)
 {
     const struct topology *t = w->topology;
+    int parts = 0, dealt = w->block.degree % t->ranks;
     int pieces = 0, unit = w->options.group_nodes % t->nodes;
-    int most = w->options.columns ? 1 : unit == 0 ? 2 : 1 + unit;
+    int degree = w->options.degree;
+    int most = degree > 0 ? 3 : unit == 0 ? 2 : 1;
+    if (unit > 0)
+        most = degree == unit * t->most ? unit : most + unit;
     for (int i = 0; i < l->brought.lists; i++)
         pieces += l->brought.pieces[i].count;
     expect(w, pieces == t->nodes, "ranks bring more together than others");
-    for (int i = 0; i < l->sends.count; i++)
-        expect(w, l->sends.list[i].lists <= most, "a message in many parts");
+    for (int i = 0; i < l->sends.lists; i++)
+        parts += count_parts(w, route, &l->sends.pieces[i]);
+    expect(w,
+           parts <= 2 * (most * t->most + degree) || (degree == 0 && dealt > 1),
+           "messages in many parts");
 }
 
 static bool same_lists(const struct route_messages *a,
@@ -145,7 +167,7 @@ static void open_level(struct world *w, int rank, int level, float **held)
     const struct route_level *l = route_level(s->route, level);
     if (level == 1 && w->topology->least == w->topology->most &&
         w->options.radix == 0)
-        count_pieces(w, l);
+        count_pieces(w, s->route, l);
     if (level == 0) {
         int64_t first = route_first_leaf(s->route);
         for (int p = 0; p < w->ranks; p++) {
@@ -408,7 +430,8 @@ static void draw(struct world *w, bool large)
     w->block.degree = 1 + (int)below(ranks);
     while (ranks % w->block.degree != 0)
         w->block.degree--;
-    w->options.columns = below(3) == 0;
+    bool shards = w->block.degree > 1 && w->block.degree < ranks;
+    w->options.degree = shards && below(2) == 0 ? w->block.degree : 0;
     w->block.turn = (int)below(5);
     w->block.elements = KERNEL_CHUNK * (1 + below(4 * ranks));
 }
@@ -426,9 +449,10 @@ static void test_radix(void)
             w = (struct world){ .options = { .chain = 1, .own_leaves = 1 } };
             need(topology_describe(counts, nodes, &w.topology));
             w.options.radix = (way & 2) != 0 ? 2 : 4;
-            w.options.columns = (way & 4) != 0;
             w.options.leaves = w.topology->ranks;
             w.block.degree = w.topology->ranks;
+            if ((way & 4) != 0)
+                w.options.degree = w.block.degree = counts[0];
             w.block.elements = (int64_t)KERNEL_CHUNK * w.topology->ranks;
             open_world(&w);
             run_step(&w);
@@ -456,11 +480,11 @@ static void test_layouts(int count, bool large)
         good = w.wrong == NULL;
         if (!good)
             tap_note("layout %d: %d nodes of %d to %d ranks, %lld leaves in "
-                     "chains of %d, own %d, groups of %d, radix %d",
+                     "chains of %d, own %d, groups of %d, radix %d, degree %d",
                      i, w.topology->nodes, w.topology->least, w.topology->most,
                      (long long)w.options.leaves, w.options.chain,
                      w.options.own_leaves, w.options.group_nodes,
-                     w.options.radix);
+                     w.options.radix, w.options.degree);
         if (w.least > 0)
             worst = fmax(worst, (double)w.between / (double)w.least);
         close_world(&w);

@@ -5,8 +5,8 @@
  * a rank gets within its node is one message, and lies together in the block. In
  * such a unit a piece is brought together on the carrier, or the owner, and on the way
  * there in each smaller one on the rank with the same place in its node, of the node
- * with the same number. Of shard groups one place's pieces lie together, and are carried
- * as if every rank were its own carrier. Where a node has fewer ranks, or the last unit
+ * with the same number. Of shard groups one place's pieces lie together, and a unit of whole
+ * groups carries them on the ranks of that place. Where a node has fewer ranks, or the last unit
  * fewer units below, numbers are taken modulo what there is, unit by unit from the largest
  * down: so whoever brings a piece together in a unit has done so in all that it is in
  * below. Both ends of a message find its pieces by themselves. What values they are is
@@ -23,18 +23,49 @@
 
 /* --- pieces --- */
 
-/* A unit's carriers are counted place by place, so that those of one place in all its nodes
- * are neighbours too, where nodes are alike. */
+/* Of pieces of shard groups, place by place: how many with a number below this are of the
+ * ranks before `end`. */
+static int numbered_below(const struct route_plan *route, int number, int end)
+{
+    int groups = route->topology->ranks / route->degree;
+    int place = number / groups, group = number % groups;
+    int whole = end / route->degree, over = end % route->degree;
+    return place * whole + route_least(place, over) +
+           route_least(group, whole + (place < over));
+}
+
+/* Which member of the unit of ranks [begin, begin + ranks) carries the owner's piece:
+ * all carry as many, which follow each other but for those of the unit. */
+static int carrying_member(const struct route_plan *route, int begin, int ranks,
+                           int owner)
+{
+    int all = route->topology->ranks;
+    if (route->degree == 0)
+        return owner_carrier(all, begin, ranks, owner);
+    if (owner >= begin && owner < begin + ranks)
+        return -1;
+    int number =
+        owner % route->degree * (all / route->degree) + owner / route->degree;
+    int before = number - numbered_below(route, number, begin + ranks) +
+                 numbered_below(route, number, begin);
+    return (int)((int64_t)before * ranks / (all - ranks));
+}
+
+/* A unit's carriers are counted place by place, in its shard groups or else its nodes, so
+ * that those of one place are neighbours too, where nodes are alike. */
 static int carrier(const struct route_plan *route, int near, int owner)
 {
     const struct topology *t = route->topology;
     int size, unit = route_unit(route, route->levels - 2, near, &size);
     int begin = t->first[unit], ranks = t->first[unit + size] - begin;
-    int member = owner_carrier(t->ranks, begin, ranks, owner);
+    int member = carrying_member(route, begin, ranks, owner);
     if (member < 0)
         return owner;
-    return t->least == t->most ? t->first[unit + member % size] + member / size
-                               : begin + member;
+    int width = route->degree > 0 && ranks % route->degree == 0 ? route->degree
+                : t->least == t->most                           ? t->most
+                                                                : ranks;
+    int units = ranks / width;
+    return begin + member % units * width + member / units;
 }
 
 /* The rank of the unit with node `near` that brings together the piece. */
@@ -44,7 +75,7 @@ static int helper(const struct route_plan *route, int level, int near,
     const struct topology *t = route->topology;
     if (level == route->levels - 1)
         return owner;
-    int rank = route->columns ? owner : carrier(route, near, owner), size;
+    int rank = carrier(route, near, owner), size;
     int n = route_unit(route, level, near, &size);
     for (int l = level; l > 1; l--) {
         int each = route->unit[l - 1];
@@ -57,9 +88,11 @@ static int helper(const struct route_plan *route, int level, int near,
 
 static int owner_of(const struct route_plan *route, int number)
 {
-    const struct topology *t = route->topology;
-    return route->columns ? t->first[number % t->nodes] + number / t->nodes
-                          : (route->behind + number) % t->ranks;
+    int ranks = route->topology->ranks;
+    if (route->degree == 0)
+        return (route->behind + number) % ranks;
+    int groups = ranks / route->degree;
+    return number % groups * route->degree + number / groups;
 }
 
 int route_piece(const struct route_plan *route, const struct route_pieces *list,
@@ -258,7 +291,7 @@ enum err route_create(const struct topology *topology, int rank,
     add_levels(route, route->options.group_nodes, topology->nodes);
     int size, unit = route_unit(route, route->levels - 2, topology->node[rank],
                                 &size);
-    route->columns = options->columns && topology->least == topology->most;
+    route->degree = topology->least == topology->most ? options->degree : 0;
     route->behind = topology->first[unit + size] % topology->ranks;
     for (int level = 0; level < route->levels; level++) {
         if (level > 0) {

@@ -48,8 +48,8 @@ struct route_options {
     int own_leaves; /* of a rank in a microstep, neighbours */
     int group_nodes; /* nodes of a group with a range of its own; 0: all nodes */
     int radix; /* nodes, or groups, of a level: a power of two; 0: chosen */
-    bool
-        columns; /* not neighbours' pieces lie together, but one place's (owner.h) */
+    int degree; /* of shard groups, where pieces of a place in them lie together, and not
+                 * neighbours' (owner.h); 0, or nodes unlike: neighbours' */
 };
 
 /* Pieces that follow each other: see route_piece(). */

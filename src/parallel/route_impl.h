@@ -6,8 +6,8 @@
 struct route_plan {
     const struct topology *topology;
     int rank;
-    int behind; /* the rank from which pieces are numbered */
-    bool columns;
+    int behind; /* the rank from which pieces of neighbours are numbered */
+    int degree;
     struct route_options options;
     int levels, turn_levels;    /* all; of a microstep */
     int unit[ROUTE_LEVELS_MAX]; /* nodes of a unit */

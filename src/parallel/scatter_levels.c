@@ -96,7 +96,9 @@ static enum err make_route(struct levels *levels,
         .chain = o->leaves,
         .own_leaves = reducers->parts,
         .radix = o->radix,
-        .columns = reducers->step == 1 && owner_columns(levels->scatter->owner)
+        .degree = reducers->step == 1 && owner_columns(levels->scatter->owner)
+                      ? levels->scatter->owner->degree
+                      : 0
     };
     *fits = (each > 1 || reducers->parts > 1 || ranges) && !o->bf16;
     if (!*fits)
