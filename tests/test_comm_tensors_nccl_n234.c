@@ -37,6 +37,50 @@ static void test_ahead(struct comm *comm)
     bench_close(&b);
 }
 
+/* An all-gather, and a message of the first rank to the last, begun together: one group,
+ * at the end or when one of them is waited for first. */
+static void test_together(struct comm *comm, bool ended)
+{
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    int rank = comm_rank(comm), last = comm_size(comm) - 1;
+    struct comm_tensors_request *all = NULL, *one = NULL;
+    char *data = NULL;
+    enum err rc = bench_open(&b, EXCHANGE_NCCL, &nccl_fake_library);
+    everywhere(comm, rc == ERR_OK, "nccl", "begins");
+    int groups = nccl_fake.groups;
+    begin(&b);
+    char *out = tensor(&b, 100), *in = tensor(&b, 100);
+    put(&b, out, 100, 77);
+    comm_tensors_together(b.tensors);
+    all = gather(&b, 1, &data);
+    note(&b,
+         comm_tensors_start_exchange(b.tensors, rank == 0 ? last : -1, out, 100,
+                                     rank == last ? 0 : -1, in, 100, 0, &one));
+    everywhere(comm,
+               nccl_fake.groups == groups && all != NULL &&
+                   !comm_tensors_test(all),
+               "nccl", "what begins together is put aside");
+    if (ended)
+        note(&b, comm_tensors_together_end(b.tensors));
+    everywhere(comm, nccl_fake.groups == groups + ended, "nccl",
+               ended ? "the end begins it, as one group"
+                     : "until it is needed");
+    if (one != NULL)
+        note(&b, comm_tensors_wait(one, 0.0));
+    if (all != NULL)
+        note(&b, comm_tensors_wait(all, 0.0));
+    if (!ended)
+        note(&b, comm_tensors_together_end(b.tensors));
+    if (rank == last)
+        look(&b, in, 100, 77);
+    for (int r = 0; r <= last; r++)
+        look(&b, data + (size_t)(last - r) * 200 + 3, share(r, 1),
+             (unsigned)(r + 1));
+    end(&b, "nccl: both have come");
+    everywhere(comm, nccl_fake.groups == groups + 1, "nccl", "in one group");
+    bench_close(&b);
+}
+
 /* Ops of the stream that are not done. */
 static bool run_op(void *argument)
 {
@@ -212,6 +256,8 @@ int main(int argc, char **argv)
     for (int busy = 0; busy < 6; busy += 3) {
         nccl_fake.busy = busy;
         test_ahead(comm);
+        test_together(comm, true);
+        test_together(comm, false);
     }
     everywhere(comm,
                nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&

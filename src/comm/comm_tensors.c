@@ -402,6 +402,23 @@ out:
     return started(rc, request, out);
 }
 
+void comm_tensors_together(struct comm_tensors *tensors)
+{
+    assert(!tensors->together);
+    tensors->together = true;
+}
+
+enum err comm_tensors_together_end(struct comm_tensors *tensors)
+{
+    tensors->together = false;
+    if (tensors->comm->broken)
+        return err_set(ERR_COMM, "%s", tensors->comm->failure);
+    enum err rc = tensors->way->start_held == NULL
+                      ? ERR_OK
+                      : tensors->way->start_held(tensors);
+    return rc == ERR_OK ? rc : broken(tensors, rc);
+}
+
 enum err comm_tensors_wait(struct comm_tensors_request *request,
                            double timeout_s)
 {

@@ -86,6 +86,13 @@ enum err comm_tensors_start_messages(struct comm_tensors *tensors,
                                      int count,
                                      struct comm_tensors_request **out);
 
+/* Operations that are started between these two may travel at once, where a way would
+ * have one after the other (nccl: in one group, so that links within a node and beyond
+ * are busy together). They begin at the end, or when one of them is waited for; the
+ * same ones on all ranks. Not one within the other. */
+void comm_tensors_together(struct comm_tensors *tensors);
+enum err comm_tensors_together_end(struct comm_tensors *tensors);
+
 /* The stream goes on only when the operation is done; with direct and staged
  * the host waits until then, with nccl only while it must. Releases the
  * request. timeout_s as in comm_wait(). */

@@ -37,7 +37,8 @@ struct comm_tensors_request {
                       done */
     /* These are for the way "staged". */
     struct comm_tensors_staging *staging;
-    struct comm_tensors_request *next; /* downloads are not known to be done */
+    struct comm_tensors_request *next; /* downloads are not known to be done; of
+                                        * nccl: in the same group */
     bool queued;
     bool arrived; /* uploads are enqueued, or that has failed with rc */
     enum err rc;
@@ -53,6 +54,8 @@ struct comm_tensors_way {
     void (*close)(struct comm_tensors *tensors);
     /* What is left of starting an operation whose transfers are known. */
     enum err (*start)(struct comm_tensors_request *request);
+    /* What was put aside since tensors->together; NULL: nothing is. */
+    enum err (*start_held)(struct comm_tensors *tensors);
     enum err (*wait)(struct comm_tensors_request *request, double timeout_s);
     bool (*test)(struct comm_tensors_request *request);
     enum err (*settle)(struct comm_tensors *tensors, double timeout_s);
@@ -68,7 +71,8 @@ struct comm_tensors {
     const struct comm_tensors_way *way;
     const struct comm_nccl_library *library; /* lent; NULL: it is opened */
     bool automatic;                          /* the way was left to us */
-    void *state;                             /* the way's */
+    bool together; /* what is started may be put aside */
+    void *state;   /* the way's */
     struct comm_tensors_request requests[COMM_TENSORS_REQUESTS];
     struct comm_tensors_transfer *transfers;
     void *paces[COMM_TENSORS_AHEAD]; /* events */

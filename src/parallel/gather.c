@@ -252,11 +252,11 @@ static enum err fetch_ahead(struct gather *gather)
     return ERR_OK;
 }
 
-enum err gather_block(struct gather *gather, int block, const void **weights)
+static enum err gather_and_ahead(struct gather *gather, int block,
+                                 const void **weights)
 {
     enum err rc = ERR_OK;
     struct buffer *buffer = find_buffer(gather, block);
-    gather->calls++;
     if (buffer == NULL)
         TRY(fetch(gather, block, gather->clock, &buffer));
     assert(buffer != NULL);
@@ -273,6 +273,16 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     }
     *weights = buffer->data;
     return rc == ERR_OK ? go_on_ahead(gather) : rc;
+}
+
+/* What comes to the node of one block, and goes round in it of another, at once. */
+enum err gather_block(struct gather *gather, int block, const void **weights)
+{
+    gather->calls++;
+    comm_tensors_together(gather->at.tensors);
+    enum err rc = gather_and_ahead(gather, block, weights);
+    enum err end = comm_tensors_together_end(gather->at.tensors);
+    return rc == ERR_OK ? end : rc;
 }
 
 void gather_release(struct gather *gather, int block)

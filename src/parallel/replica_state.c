@@ -212,25 +212,37 @@ static enum err wait_share(struct comm_tensors_request **request)
 
 /* Block by block; where it comes to the node first, the node's ranks exchange it while
  * the next one comes. */
+static enum err share_block(struct replica *replica, int b,
+                            struct comm_tensors_request *far[2],
+                            struct comm_tensors_request *near[2])
+{
+    const struct owner *owner = replica->owner;
+    int count = owner->block_count;
+    if (b < count)
+        TRY(start_share(replica, b,
+                        owner_gather_begin(owner, b, OWNER_REPLICA_GROUP),
+                        &far[b % 2]));
+    if (b > 1)
+        TRY(wait_share(&near[b % 2]));
+    if (b == 0 || b > count)
+        return ERR_OK;
+    TRY(wait_share(&far[(b - 1) % 2]));
+    if (owner_gather_begin(owner, b - 1, OWNER_REPLICA_GROUP) != OWNER_FAR)
+        return ERR_OK;
+    return start_share(replica, b - 1, OWNER_NODE, &near[(b - 1) % 2]);
+}
+
 static enum err share_blocks(struct replica *replica)
 {
     struct comm_tensors_request *far[2] = { NULL }, *near[2] = { NULL };
-    const struct owner *owner = replica->owner;
-    int count = owner->block_count;
-    for (int b = 0; b < count + 2; b++) {
-        if (b < count)
-            TRY(start_share(replica, b,
-                            owner_gather_begin(owner, b, OWNER_REPLICA_GROUP),
-                            &far[b % 2]));
-        if (b > 1)
-            TRY(wait_share(&near[b % 2]));
-        if (b == 0 || b > count)
-            continue;
-        TRY(wait_share(&far[(b - 1) % 2]));
-        if (owner_gather_begin(owner, b - 1, OWNER_REPLICA_GROUP) == OWNER_FAR)
-            TRY(start_share(replica, b - 1, OWNER_NODE, &near[(b - 1) % 2]));
+    enum err rc = ERR_OK;
+    for (int b = 0; b < replica->owner->block_count + 2 && rc == ERR_OK; b++) {
+        comm_tensors_together(replica->tensors);
+        rc = share_block(replica, b, far, near);
+        enum err end = comm_tensors_together_end(replica->tensors);
+        rc = rc == ERR_OK ? end : rc;
     }
-    return ERR_OK;
+    return rc;
 }
 
 static enum err share_weights(struct replica *replica)

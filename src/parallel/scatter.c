@@ -371,14 +371,23 @@ enum err scatter_gradient(struct scatter *scatter, int block, bool begun,
     return ERR_OK;
 }
 
-enum err scatter_done(struct scatter *scatter, int block)
+static enum err exchange_done(struct scatter *scatter, int block)
 {
     struct levels *levels = scatter_levels_of(scatter, block);
-    assert(scatter->opened[block]);
     if (levels != NULL)
         return scatter_levels_done(levels, block);
     TRY(scatter_exchange_finish(scatter));
     return scatter_exchange_start(scatter, block);
+}
+
+/* A block's level within the node, and the next one of the block before, at once. */
+enum err scatter_done(struct scatter *scatter, int block)
+{
+    assert(scatter->opened[block]);
+    comm_tensors_together(scatter->tensors);
+    enum err rc = exchange_done(scatter, block);
+    enum err end = comm_tensors_together_end(scatter->tensors);
+    return rc == ERR_OK ? end : rc;
 }
 
 enum err scatter_microstep_end(struct scatter *scatter)
