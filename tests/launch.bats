@@ -186,7 +186,7 @@ case "$*" in
 *hostnames*) tr , '\n' <<<"$3" ;;
 *"show node"*)
     for node in $(tr , ' ' <"$T/nodes"); do
-        echo "NodeName=$node Arch=x State=ALLOCATED End"
+        echo "NodeName=$node Arch=x NodeAddr=127.0.0.1 NodeHostName=$node State=ALLOCATED End"
     done
     ;;
 requeue*)
@@ -318,6 +318,61 @@ END
     launch_is 85
     [ $((SECONDS - begin)) -lt 250 ]
     [[ $output == *"its ranks have left"*"attempt 1 ended with code 75"*"going on: comm n1: no answer from rank 1 (n2)"* ]]
+}
+
+# gone NODE: does not answer on the network; before it nobody is.
+gone() {
+    if [ ! -e "$T/gone" ]; then
+        real=$(readlink -f "$T/bin/tessera-ckpt")
+        rm "$T/bin/tessera-ckpt"
+        stand_in tessera-ckpt <<<"[ \$1 != reach ] || { cat >/dev/null; exec cat $T/gone; }
+exec $real \"\$@\""
+    fi
+    echo "$1" >"$T/gone"
+}
+
+@test "a node that is cut off is missed by a start that drags, and not asked by the next check" {
+    echo n1,n2,n3 >"$T/nodes"
+    gone ""
+    cat >"$T/step" <<'END'
+[[ "$*" =~ --nodelist=([^ ]+) ]]
+echo "${BASH_REMATCH[1]}" >>"$T/tried"
+case $(wc -l <"$T/tried") in
+1)
+    echo "{\"event\":\"start\",\"time\":$EPOCHREALTIME,\"attempt\":1,\"job\":7}" >>"$T/run/ledger.jsonl"
+    echo n2 >"$T/gone"
+    exit 137
+    ;;
+2)
+    echo n3 >"$T/gone"
+    exec sleep 300
+    ;;
+esac
+exit 85
+END
+    begin=$SECONDS
+    check_s=5 TESSERA_NODES=2 launch_is 85
+    [ $((SECONDS - begin)) -lt 120 ]
+    echo "$output"
+    [[ $output == *"going on: lost node n2"*"no answer on the network: n2"*"lost n3: ending the attempt"*"no answer on the network: n3"* ]]
+    [ "$(xargs <"$T/tried")" = "n1,n2 n1,n3 n1,n2" ]
+    jq -es 'all(.[]; .event != "restart" or .progress == null)' "$T/run/ledger.jsonl"
+}
+
+@test "a node that never answered is not judged, and silent ones are waited for where nodes are wanting" {
+    echo n1,n2 >"$T/nodes"
+    gone n2
+    cat >"$T/step" <<'END'
+echo "$*" >>"$T/tried"
+[ "$(wc -l <"$T/tried")" -eq 1 ] || exit 85
+echo n1 >"$T/gone"
+(sleep 4; echo >"$T/gone") >/dev/null 2>&1 3>&- &
+exit 75
+END
+    check_s=5 launch_is 85
+    echo "$output"
+    [[ $output == *"attempt 1 on n1,n2,"*"no answer on the network: n1"*" on n1,n2,"* ]]
+    [[ $output != *"good nodes"* ]]
 }
 
 @test "nodes that are lost one after the other are no attempts in vain" {

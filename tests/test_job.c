@@ -40,6 +40,7 @@ static void test_pause(void)
         { "ended=itself code=1 state=RUNNING room=yes", 10 },
         { "ended=itself code=1 futile=1 state=RUNNING room=yes", 40 },
         { "ended=start detail=300_s code=137 state=RUNNING room=yes", 0 },
+        { "ended=node detail=n3 code=137 state=RUNNING room=yes", 0 },
         { "ended=itself code=85 state=RUNNING room=yes" BACK, 0 },
         { "ended=itself code=1 futile=2 scavenged=no state=RUNNING room=yes",
           0 },

@@ -140,8 +140,29 @@ static int broken(uint64_t seed)
     return fails;
 }
 
+/* A start is asked about when it takes longer than twice the longest one before. */
+static void test_drags(void)
+{
+    static const struct {
+        double took_s;
+        int asked_s;
+    } rows[] = { { 0, 60 }, { 1, 5 }, { 10, 23 }, { 100, 60 } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct watch watch = {
+            .start_s = 300, .hang_s = 600, .tick_s = 1, .took_s = rows[i].took_s
+        };
+        struct watch_seen seen = { .now_s = 1000 };
+        while (watch_tick(&watch, &seen) == WATCH_ON)
+            seen.now_s++;
+        tap_is_int((int)seen.now_s - 1000, rows[i].asked_s,
+                   "a start behind one of %.0f s is asked about",
+                   rows[i].took_s);
+    }
+}
+
 int main(void)
 {
+    test_drags();
     int fails = 0;
     test_rows();
     test_start();

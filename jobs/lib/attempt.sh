@@ -32,7 +32,8 @@ start_watch()
     disown "$watch_pid" # nobody waits for one that storage has stopped
 }
 
-# hear_watch: sets ask, where Slurm is to be asked, ended_by and limit_s; passes STOP on.
+# hear_watch: sets ask, where Slurm is to be asked ("start": while the attempt has not
+# started), ended_by and limit_s; passes STOP on.
 hear_watch()
 {
     local pid what words
@@ -43,7 +44,7 @@ hear_watch()
         case $what in
         say) say "$words" ;;
         stop) stop_signal=STOP ;;
-        ask) ask=yes ;;
+        ask) ask=${words:-yes} ;;
         start)
             limit_s=$words
             end_attempt start "not started within $limit_s s"
@@ -84,6 +85,11 @@ ask_nodes()
         answered=no
         say "Slurm does not say which nodes the job has, going on"
     fi
+    # a start that drags waits for whom Slurm does not miss yet
+    if [ "$ask" = start ] && [ ${#lost[@]} -eq 0 ]; then
+        ask_answers "$@"
+        lost=("${silent[@]}")
+    fi
 }
 
 end_attempt()
@@ -113,4 +119,10 @@ watch_attempt()
     kill -KILL "$watch_pid" 2>/dev/null
     step_code
     [ "$ended_by" != itself ] || step_rc=75 # as all that have left
+    # ranks that were killed with their node, or since it never began, say nothing
+    if [ -z "$ended_by" ] && [[ ! $step_rc =~ ^(0|64|75|85|93)$ ]]; then
+        ask_answers "$@"
+        lost=("${silent[@]}")
+        [ ${#lost[@]} -eq 0 ] || ended_by=node
+    fi
 }

@@ -5,6 +5,7 @@
 # allocated=().
 
 readonly CHECKS_KEPT=20
+readonly SILENT_WAIT_S=30
 
 good=()
 # what was found out about nodes in this job, and whether there are others than
@@ -261,6 +262,24 @@ give_back()
     fi
 }
 
+# Those that are gone would only delay the check of the others. Where these are too few
+# they are waited for.
+leave_silent()
+{
+    local end=$((SECONDS + SILENT_WAIT_S))
+    [ ${#address_of[@]} -gt 0 ] || learn_addresses "${allocated[@]}"
+    ask_answers "${usable[@]}"
+    [ ${#silent[@]} -gt 0 ] || return
+    say "no answer on the network: $(join "${silent[@]}")"
+    while [ $((${#usable[@]} - ${#silent[@]})) -lt "$wanted_min" ] &&
+        [ "$SECONDS" -lt "$end" ] && [ -z "$stop_signal" ]; do
+        read -r -t 1 -u "$quiet_pipe"
+        ask_answers "${usable[@]}"
+    done
+    [ ${#silent[@]} -gt 0 ] || return
+    mapfile -t usable < <(but "$(printf '%s\n' "${silent[@]}")" "${usable[@]}")
+}
+
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
 # phase "job", neighbours against each other.
 check_nodes()
@@ -274,6 +293,7 @@ check_nodes()
     [ "$1" = job ] || quick=1 budget_s=$((check_s < 10 ? check_s : 10))
     mapfile -t allocated < <(job_nodes)
     mapfile -t usable < <(nodes_usable "${allocated[@]}")
+    leave_silent
     good=("${usable[@]}") spare=0
     # the node of this script may die while it checks the others
     [ -n "$guard_pid" ] || keep_guard

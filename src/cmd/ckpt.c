@@ -150,6 +150,10 @@ static const struct command {
         "job! attempt!", 4, 4 },
       ckpt_cmd_watch,
       PATH_OTHER },
+    { { "reach", "", "which nodes, of stdin, do not answer on the network",
+        rows, "", 0, 0 },
+      ckpt_cmd_reach,
+      PATH_OTHER },
 };
 
 /* What is fetched of a path that is an address; false: the command writes there. */

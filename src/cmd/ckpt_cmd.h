@@ -55,6 +55,7 @@ enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_next(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_nodes(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_watch(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_reach(struct ckpt_cmd *cmd);
 
 /* The only one for several ranks: one on each node. */
 enum err ckpt_cmd_scavenge(struct ckpt_cmd *cmd);

@@ -405,7 +405,7 @@ static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
     if (watch->still_s > 0)
         tell(said);
     if (what != WATCH_ON)
-        tell(what == WATCH_ASK     ? "ask"
+        tell(what == WATCH_ASK     ? watch->started ? "ask" : "ask start"
              : what == WATCH_START ? start
              : what == WATCH_HANG  ? "hang"
                                    : "apart");
@@ -430,9 +430,11 @@ enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
     TRY(fsio_path(paths.reasons, "%s/reasons", run_dir));
     TRY(fsio_path(paths.ledger, "%s/ledger.jsonl", run_dir));
     TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
-    if (ledger_job_read(run_dir, cmd->job, &job) == ERR_OK)
+    if (ledger_job_read(run_dir, cmd->job, &job) == ERR_OK) {
+        watch.took_s = job.start_took_s;
         watch.start_s =
             watch_start_s(watch.start_s, job.start_took_s, job.start_failed);
+    }
     ledger_job_free(&job);
     while (getppid() == parent) {
         over = over || tick(cmd, &paths, &ledger, &watch);

@@ -298,10 +298,10 @@ static void attempt_ended(const struct job_facts *f, struct job_decision *d)
         if (what == JOB_RETRY) {
             /* What keeps ranks from beginning is often the cluster, which is
              * restarted or has not yet seen which node is dead; a start that has
-             * taken its time was time enough. */
+             * taken its time was time enough, and of a lost node it is known. */
             int tries = unreached(f->code) ? 1 : 0;
             tries = d->futile > tries ? d->futile : tries;
-            if (!f->opened && f->ended != JOB_START)
+            if (!f->opened && f->ended == JOB_ITSELF)
                 d->pause_s = PAUSE_S * tries * tries;
             decide(d, JOB_RETRY, 0, "restart");
             if (d->pause_s > 0)

@@ -51,8 +51,10 @@ static void listen(struct watch *watch, const struct watch_seen *seen)
 
 static bool time_to_ask(const struct watch *watch)
 {
-    double pause_s = ASK_S;
-    if (watch->quiet_s > 5 + 2 * watch->gap_s) {
+    double pause_s = ASK_S, usual_s = 5 + 2 * watch->gap_s;
+    if (!watch->started && watch->took_s > 0)
+        usual_s = fmin(usual_s, 2 + 2 * watch->took_s);
+    if (watch->quiet_s > usual_s) {
         pause_s = watch->quiet_s / 8;
         pause_s = pause_s < ASK_MIN_S   ? ASK_MIN_S
                   : pause_s > ASK_MAX_S ? ASK_MAX_S

@@ -4,6 +4,7 @@
  * suspicion. Slurm, which knows of dead nodes, is asked once a minute while steps
  * come as they came before; else soon, and the longer nothing has come the more
  * seldom: a death that Slurm learns of is heard of an eighth of the silence later.
+ * A start is silent when it takes twice as long as those before it.
  * A tick that comes late means that who watches stood still, suspended by an
  * administrator or waiting for storage, and the ranks with it: that time does not
  * count. */
@@ -15,6 +16,7 @@
 struct watch {
     double start_s, hang_s; /* how long there may be no start, no step */
     double tick_s;          /* between two looks, as they are meant */
+    double took_s;          /* the longest start so far; 0: there was none */
     /* state, zeros at first */
     bool begun, started;
     double tick_at_s, asked_at_s;
