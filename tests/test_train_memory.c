@@ -2,6 +2,8 @@
  * what does not fit is told with what does. */
 #include "src/train/plan/train_memory.h"
 
+#include <math.h>
+
 #include "tests/tap.h"
 #include "tests/run_settings.h"
 
@@ -192,6 +194,63 @@ static void test_nearest(struct train_settings *s)
 }
 
 /* "auto": the cheapest that fits, always the same one. */
+/* What a rank of 64, eight a node, sends in a step of two leaves each, in bytes of the
+ * parameters, which are all alike fp32; to other nodes goes what a node sends, over its
+ * ranks. */
+static void test_sent(struct train_settings *s)
+{
+    static const struct {
+        enum replica_strategy strategy;
+        int degree;
+        bool once;
+        double sent, far;
+    } rows[] = {
+        { REPLICA_ZERO1, 0, false, 4 * 63 / 64.0 * 2, 4 * 7 / 64.0 * 2 },
+        { REPLICA_ZERO2, 0, false, 4 * 63 / 64.0 * 3, 4 * 7 / 64.0 * 3 },
+        { REPLICA_ZERO3, 64, true, 4 * 63 / 64.0 * 6, 4 * 7 / 64.0 * 6 },
+        /* gradients of each leaf go to all, updated weights to the other groups */
+        { REPLICA_ZERO3, 8, false, 4 * (7 / 8.0 * 4 + 63 / 64.0 * 2 + 7 / 64.0),
+          4 * (7 / 64.0 * 2 + 7 / 64.0) },
+        { REPLICA_ZERO3, 8, true, 4 * (7 / 8.0 * 6 + 2 * 7 / 64.0),
+          4 * 2 * 7 / 64.0 },
+        /* groups of two nodes gather from each other's ranks */
+        { REPLICA_ZERO3, 16, true, 4 * (15 / 16.0 * 6 + 2 * 3 / 64.0),
+          4 * (8 / 16.0 * 4 + 1 / 16.0 * 2 + 2 * 3 / 64.0) },
+    };
+    struct train_memory_place place = place_for(64);
+    struct params *params = NULL;
+    place.node_ranks = 8;
+    tap_ok(load("train.microbatch=1 train.global_batch=128 parallel.slots=64",
+                s) == ERR_OK &&
+               params_create(&s->model, &params) == ERR_OK,
+           "128 samples");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && params != NULL; i++) {
+        struct train_memory_way way = { .strategy = rows[i].strategy,
+                                        .shard_degree = rows[i].degree,
+                                        .once = rows[i].once,
+                                        .ranks = 64,
+                                        .microbatch = 1 };
+        double p = (double)params->elements;
+        train_memory_cost(s, &place, params, &way);
+        tap_ok(fabs(way.sent / p - rows[i].sent) < 1e-9, "%s of %d: %.4f",
+               replica_strategy_names[way.strategy], way.shard_degree,
+               way.sent / p);
+        double near = way.cost;
+        place.node_ranks = 1; /* all is far */
+        train_memory_cost(s, &place, params, &way);
+        double far = way.cost;
+        place.node_ranks = 64;
+        train_memory_cost(s, &place, params, &way);
+        /* costs are a fixed price, and bytes of which those within a node are a tenth */
+        double byte_s = (far - way.cost) / (0.9 * rows[i].sent);
+        double was = rows[i].sent - (far - near) / (0.9 * byte_s);
+        tap_ok(fabs(was - rows[i].far) < 1e-6, "of it to other nodes %.4f",
+               was);
+        place.node_ranks = 8;
+    }
+    params_destroy(params);
+}
+
 static void test_strategy(struct train_settings *s)
 {
     static const char *const strategies[] = { "zero1", "zero2", "zero3" };
@@ -370,6 +429,7 @@ int main(void)
     test_nearest(s);
     test_check(s);
     test_once(s);
+    test_sent(s);
     test_strategy(s);
     test_room(s);
     free(s);

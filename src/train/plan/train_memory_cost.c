@@ -31,68 +31,64 @@ bool train_memory_again(const struct train_settings *settings, double *missing)
     return again == layers;
 }
 
-/* How much a byte counts that goes to `group` neighbouring ranks: whole to
- * other nodes, less within the node. */
-static double weigh(const struct train_memory_place *place, double group)
+/* Bytes of which some count less. */
+struct travel {
+    double sent, weighed;
+};
+
+/* Adds what each of `group` ranks, `node` of them on a node, sends where a tensor's parts,
+ * one of each, are summed or brought together: (n - 1)/n of it. By nodes that is done
+ * within a node first, and one rank of each sends a part to other nodes. */
+static void add_tensor(struct travel *travel, double bytes, double group,
+                       double node, bool by_nodes)
 {
-    double node =
-        (double)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
-    assert(node >= 1.0);
-    if (group <= 1.0)
-        return 0.0;
-    double near = fmin(node, group) - 1.0;
-    return (near * NEAR + (group - 1.0 - near)) / (group - 1.0);
+    node = fmin(fmax(node, 1.0), group);
+    double far = by_nodes ? (group / node - 1.0) / group : 1.0 - node / group;
+    double all = (group - 1.0) / group;
+    travel->sent += bytes * all;
+    travel->weighed += bytes * (far + (all - far) * NEAR);
 }
 
-/* Bytes that a rank sends in a step; *weighed: with those on its node as so
- * much less. Of n ranks each sends (n - 1)/n of a tensor when it is summed into
- * partitions, and as much when the partitions are gathered: ddp and zero1 do so once
- * with the gradient (twice where slots do not divide by the ranks) and once with what
- * was updated, zero2 with the gradient of every leaf. zero3 besides gathers the
- * weights of each leaf twice, forward and backward, within its degree.
+/* What a rank sends in a step. ddp and zero1 sum the gradient once (twice where slots
+ * do not divide by the ranks) and gather what was updated; zero2 sums it for every
+ * leaf. zero3 besides gathers the weights of each leaf twice, forward and backward,
+ * within its degree, and its groups may sum leaves by themselves and what is theirs once.
  * src/parallel/DESIGN.md has the sums. */
-static double sent(const struct train_settings *s,
-                   const struct train_memory_place *place,
-                   const struct params *params,
-                   const struct train_memory_way *way, double *weighed)
+static struct travel travels(const struct train_settings *s,
+                             const struct train_memory_place *place,
+                             const struct params *params,
+                             const struct train_memory_way *way)
 {
+    struct travel travel = { 0.0, 0.0 };
     double ranks = (double)way->ranks;
+    double node = (double)(place->node_ranks > 0 ? place->node_ranks : ranks);
     double slots = (double)s->parallel.slots;
     double batch = fmax(slots, (double)s->train.global_batch);
     double p = (double)params->elements;
-    double weight = (double)dtype_bytes(trainer_backend_dtype(s));
+    double weights = p * (double)dtype_bytes(trainer_backend_dtype(s));
     bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
-    double share = (ranks - 1.0) / ranks;
-    double degree = (double)way->shard_degree;
+    double gradient = p * (bf16 ? 2.0 : 4.0);
+    bool zero3 = way->strategy == REPLICA_ZERO3;
+    double degree = zero3 ? (double)way->shard_degree : 1.0;
+    double groups = ranks / degree;
+    bool once = zero3 && way->once && groups > 1.0;
     assert(way->ranks > 0 && way->microbatch > 0 && slots > 0.0);
     double leaves = ceil(batch / (double)way->microbatch / ranks) *
                     (double)s->parallel.sequence_chunks;
     bool whole = fmod(slots, ranks) == 0.0 ||
                  s->parallel.determinism != DETERMINISM_ELASTIC;
-    double gradient = p * (bf16 ? 2.0 : 4.0) * share;
-    double all = weigh(place, ranks);
-    double bytes = 0.0;
-    switch (way->strategy) {
-    case REPLICA_DDP:
-    case REPLICA_ZERO1:
-        bytes =
-            gradient * (whole ? 1.0 : 2.0) +
-            p * share * (way->strategy == REPLICA_DDP ? sizeof(float) : weight);
-        *weighed = bytes * all;
-        return bytes;
-    case REPLICA_ZERO2:
-        bytes = leaves * gradient + p * weight * share;
-        *weighed = bytes * all;
-        return bytes;
-    case REPLICA_ZERO3:
-    case REPLICA_AUTO: /* of settings, never of a way */
-        break;
-    }
-    double gathered = leaves * 2.0 * p * weight * (degree - 1.0) / degree;
-    double rest = leaves * gradient +
-                  p * weight / degree * (ranks / degree - 1.0) / ranks * degree;
-    *weighed = gathered * weigh(place, degree) + rest * all;
-    return gathered + rest;
+    if (way->strategy < REPLICA_ZERO2)
+        leaves = whole ? 1.0 : 2.0;
+    if (way->strategy == REPLICA_DDP)
+        weights = p * sizeof(float);
+    if (zero3)
+        add_tensor(&travel, leaves * 2.0 * weights, degree, node,
+                   groups == 1.0);
+    add_tensor(&travel, leaves * gradient, once ? degree : ranks, node, !bf16);
+    if (once)
+        add_tensor(&travel, gradient / degree, groups, node / degree, true);
+    add_tensor(&travel, weights / degree, groups, node / degree, degree == 1.0);
+    return travel;
 }
 
 void train_memory_cost(const struct train_settings *s,
@@ -100,7 +96,6 @@ void train_memory_cost(const struct train_settings *s,
                        const struct params *params,
                        struct train_memory_way *way)
 {
-    double weighed = 0.0;
     double missing = 0.0;
     bool device = place->kernels->memory->device;
     double samples = s->train.global_batch > 0
@@ -108,11 +103,12 @@ void train_memory_cost(const struct train_settings *s,
                          : (double)s->train.microbatch;
     double flops =
         samples * model_flops_per_sequence(&s->model, params, s->data.seq_len);
-    way->sent = sent(s, place, params, way, &weighed);
+    struct travel travel = travels(s, place, params, way);
+    way->sent = travel.sent;
     (void)train_memory_again(s, &missing);
     way->computed = way->again ? missing / 3.0 : 0.0;
     way->cost = way->computed +
-                weighed *
+                travel.weighed *
                     (device ? FLOPS_PER_BYTE_DEVICE : FLOPS_PER_BYTE_HOST) /
                     flops +
                 (way->strategy >= REPLICA_ZERO2 ? PRICE_BY_BLOCK : 0.0) +
