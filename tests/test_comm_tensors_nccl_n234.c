@@ -61,16 +61,18 @@ static void test_together(struct comm *comm, bool ended)
                    !comm_tensors_test(all),
                "nccl", "what begins together is put aside");
     if (ended)
-        note(&b, comm_tensors_together_end(b.tensors));
+        note(&b, comm_tensors_together_end(b.tensors, ERR_OK));
     everywhere(comm, nccl_fake.groups == groups + ended, "nccl",
                ended ? "the end begins it, as one group"
                      : "until it is needed");
     if (one != NULL)
         note(&b, comm_tensors_wait(one, 0.0));
+    everywhere(comm, nccl_fake.groups == groups + 1, "nccl",
+               "also on ranks that have no part in what is waited for");
     if (all != NULL)
         note(&b, comm_tensors_wait(all, 0.0));
     if (!ended)
-        note(&b, comm_tensors_together_end(b.tensors));
+        note(&b, comm_tensors_together_end(b.tensors, ERR_OK));
     if (rank == last)
         look(&b, in, 100, 77);
     for (int r = 0; r <= last; r++)

@@ -116,6 +116,8 @@ static void test_rows(void)
           "retry 0 restart 75 null: transient failure" },
         { "ended=node detail=n3 code=137 futile=2 silenced=9" ROOM,
           "retry 0 restart 137 null: lost node n3" },
+        { "ended=node detail=n3 code=137 futile=2 state=RUNNING room=yes",
+          "retry 0 restart 137 null: lost node n3" SHORT },
         { "ended=itself code=75 futile=2 silent=n3 silenced=10 "
           "scavenged=no" ROOM,
           "end 93 give-up 93 false: 3 attempts in a row without a new "

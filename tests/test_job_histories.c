@@ -101,10 +101,11 @@ static bool was_vain(const struct job_facts *f)
 {
     if (f->ended == JOB_NODES)
         return !f->elsewhere;
-    bool lost = f->ended == JOB_NODE || (f->ended == JOB_ITSELF && *f->silent);
+    bool lost = f->ended == JOB_NODE ||
+                (f->ended == JOB_ITSELF && *f->silent && f->opened);
     return f->ended < JOB_STOPPED && !f->room_came &&
            !(f->excused && !f->opened) && !(f->advanced && f->opened) &&
-           !(lost && f->opened && f->silenced < 10);
+           !(lost && f->silenced < 10);
 }
 
 static void judge(const struct job_facts *f, const struct job_decision *d)

@@ -252,6 +252,41 @@ static void test_job(void)
     }
 }
 
+/* Attempts that each go on from further are not in vain without a commit, but not for
+ * ever; a commit begins the count anew, and what was before it is no measure. */
+static void test_gains(void)
+{
+    struct ledger_job job;
+    int most = 0, last = 0;
+    char line[128];
+    unlink(ledger);
+    append("{\"event\":\"start\",\"attempt\":1,\"job\":7}");
+    for (int i = 0; i <= LEDGER_GAINS + 2; i++) {
+        snprintf(line, sizeof line,
+                 "{\"event\":\"hardware\",\"attempt\":1,\"step\":%d}\n"
+                 "{\"event\":\"restart\",\"job\":7,\"progress\":false}",
+                 100 + i);
+        append(line);
+        tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK, "read");
+        most = i <= LEDGER_GAINS && job.futile > most ? job.futile : most;
+        last = job.futile;
+        ledger_job_free(&job);
+    }
+    tap_is_int(most, 1, "attempts that go further are not in vain");
+    tap_is_int(last, 3, "but in the end they are");
+    append("{\"event\":\"restart\",\"job\":7,\"progress\":true}");
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line,
+                 "{\"event\":\"hardware\",\"attempt\":1,\"step\":%d}\n"
+                 "{\"event\":\"restart\",\"job\":7,\"progress\":false}",
+                 10 + i);
+        append(line);
+    }
+    tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK && job.futile == 1,
+           "behind a commit further counts from where that began");
+    ledger_job_free(&job);
+}
+
 /* How long starts of job 7 took, and how many failed since the newest. */
 static void test_starts(void)
 {
@@ -382,6 +417,7 @@ int main(void)
     test_failures();
     test_words();
     test_job();
+    test_gains();
     test_starts();
     test_excluded();
     test_slow();

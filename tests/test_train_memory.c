@@ -193,7 +193,6 @@ static void test_nearest(struct train_settings *s)
     free(nearest);
 }
 
-/* "auto": the cheapest that fits, always the same one. */
 /* What a rank of 64, eight a node, sends in a step of two leaves each, in bytes of the
  * parameters, which are all alike fp32; to other nodes goes what a node sends, over its
  * ranks. */
@@ -251,6 +250,7 @@ static void test_sent(struct train_settings *s)
     params_destroy(params);
 }
 
+/* "auto": the cheapest that fits, always the same one. */
 static void test_strategy(struct train_settings *s)
 {
     static const char *const strategies[] = { "zero1", "zero2", "zero3" };

@@ -262,17 +262,29 @@ give_back()
     fi
 }
 
+# ask_others NODE...: those that are suspect are asked only where the others are too few.
+ask_others()
+{
+    local others
+    mapfile -t others < <(but "$(printf '%s\n' "${suspect[@]}")" "$@")
+    [ ${#others[@]} -ge "$wanted" ] || others=("$@")
+    ask_answers "${others[@]}"
+}
+
 # Those that are gone would only delay the check of the others. Where these are too few
-# they are waited for.
+# they are waited for, and a little where they are fewer than wanted.
 leave_silent()
 {
-    local end=$((SECONDS + SILENT_WAIT_S))
+    local begin=$SECONDS left wait_s
     [ ${#address_of[@]} -gt 0 ] || learn_addresses "${allocated[@]}"
-    ask_answers "${usable[@]}"
+    ask_others "${usable[@]}"
     [ ${#silent[@]} -gt 0 ] || return
     say "no answer on the network: $(join "${silent[@]}")"
-    while [ $((${#usable[@]} - ${#silent[@]})) -lt "$wanted_min" ] &&
-        [ "$SECONDS" -lt "$end" ] && [ -z "$stop_signal" ]; do
+    while [ -z "$stop_signal" ]; do
+        left=$((${#usable[@]} - ${#silent[@]})) wait_s=0
+        [ "$left" -ge "$wanted" ] || wait_s=5
+        [ "$left" -ge "$wanted_min" ] || wait_s=$SILENT_WAIT_S
+        [ $((SECONDS - begin)) -lt "$wait_s" ] || break
         read -r -t 1 -u "$quiet_pipe"
         ask_answers "${usable[@]}"
     done

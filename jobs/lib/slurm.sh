@@ -145,36 +145,39 @@ nodes_usable()
     [ $# -eq 0 ] || node_states "$@" | usable_states
 }
 
-# Addresses of nodes, and those that have answered there in this job.
-declare -A address_of=() answers=()
+# Addresses of nodes as Slurm finds them; and what came from there when it was asked first:
+# one that was silent then may not be reached from here, and is not judged.
+declare -gA address_of=() answers=()
 silent=()
 
-# learn_addresses NODE...: as Slurm itself finds them.
+# learn_addresses NODE...
 learn_addresses()
 {
     local line
+    [ $# -gt 0 ] || return 0
     while read -r line; do
         [[ ! $line =~ ^NodeName=([^ ]*)\ .*\ NodeAddr=([^ ]*) ]] ||
             address_of[${BASH_REMATCH[1]}]=${BASH_REMATCH[2]}
     done < <(ask scontrol -o show node "$(join "$@")")
 }
 
-# ask_answers NODE...: sets silent=() to those that have answered before and do not now: cut
-# off, or without power, which Slurm finds minutes later. One that never has may not be
-# reached from here, and is not judged.
+# ask_answers NODE...: sets silent=() to those from which something has come in this job and
+# nothing does now: cut off, or without power, which Slurm finds minutes later.
 ask_answers()
 {
-    local node text
+    local node text answer
     silent=()
     text=$(for node in "$@"; do
-        [ -z "${address_of[$node]-}" ] || echo "$node ${address_of[$node]}"
+        [ -z "${address_of[$node]-}" ] || [ "${answers[$node]-}" = silent ] ||
+            echo "$node ${address_of[$node]}"
     done | timeout --foreground 10 "$bin/tessera-ckpt" reach 2>/dev/null) || return 0
-    while read -r node; do
-        [ -z "${answers[$node]-}" ] || silent+=("$node")
+    while read -r node answer; do
+        if [ "$answer" = silent ] && [ "${answers[$node]-}" = here ]; then
+            silent+=("$node")
+        else
+            answers[$node]=$answer
+        fi
     done < <([ -z "$text" ] || echo "$text")
-    while read -r node; do
-        answers[$node]=yes
-    done < <(but "$text" "$@")
 }
 
 # but LIST NODE...: prints those that are not in LIST, one a line as they are.

@@ -1,5 +1,5 @@
-/* tessera-ckpt reach: which nodes do not answer on the network. Lines "NODE ADDRESS"
- * on stdin; the nodes that do not are printed, one a line. */
+/* tessera-ckpt reach: which nodes answer on the network. Lines "NODE ADDRESS" on stdin;
+ * of those that can be asked "NODE here" or "NODE silent" is printed. */
 #include "src/cmd/ckpt_cmd.h"
 
 #include <stdio.h>
@@ -10,8 +10,6 @@
 #include "src/base/fsio.h"
 #include "src/job/reach.h"
 
-#define TRIES 3
-#define EACH_S 0.2
 #define LINES_BYTES_MAX ((size_t)16 << 20)
 
 enum err ckpt_cmd_reach(struct ckpt_cmd *cmd)
@@ -32,10 +30,11 @@ enum err ckpt_cmd_reach(struct ckpt_cmd *cmd)
             .name = name, .address = line != NULL && *line != '\0' ? line : name
         };
     }
-    reach_ask(hosts, count, REACH_PORT, TRIES, EACH_S);
+    reach_ask(hosts, count, REACH_PORT);
     for (int i = 0; i < count; i++)
-        if (hosts[i].silent)
-            printf("%s\n", hosts[i].name);
+        if (hosts[i].answer != REACH_UNKNOWN)
+            printf("%s %s\n", hosts[i].name,
+                   hosts[i].answer == REACH_HERE ? "here" : "silent");
 out:
     free(hosts);
     free(text);

@@ -408,14 +408,12 @@ void comm_tensors_together(struct comm_tensors *tensors)
     tensors->together = true;
 }
 
-enum err comm_tensors_together_end(struct comm_tensors *tensors)
+enum err comm_tensors_together_end(struct comm_tensors *tensors, enum err rc)
 {
     tensors->together = false;
-    if (tensors->comm->broken)
-        return err_set(ERR_COMM, "%s", tensors->comm->failure);
-    enum err rc = tensors->way->start_held == NULL
-                      ? ERR_OK
-                      : tensors->way->start_held(tensors);
+    if (rc != ERR_OK || tensors->way->start_held == NULL)
+        return rc;
+    rc = tensors->way->start_held(tensors);
     return rc == ERR_OK ? rc : broken(tensors, rc);
 }
 

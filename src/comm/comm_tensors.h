@@ -91,7 +91,8 @@ enum err comm_tensors_start_messages(struct comm_tensors *tensors,
  * are busy together). They begin at the end, or when one of them is waited for; the
  * same ones on all ranks. Not one within the other. */
 void comm_tensors_together(struct comm_tensors *tensors);
-enum err comm_tensors_together_end(struct comm_tensors *tensors);
+/* rc: what has come of all between; after a failure nothing begins, and it is returned. */
+enum err comm_tensors_together_end(struct comm_tensors *tensors, enum err rc);
 
 /* The stream goes on only when the operation is done; with direct and staged
  * the host waits until then, with nccl only while it must. Releases the

@@ -32,6 +32,7 @@ struct comm_tensors_request {
     int tag;         /* of an exchange */
     int transfer_count;
     struct comm_tensors_transfer *transfers; /* [2 size] */
+    unsigned long group;                     /* nccl: the number of its own */
     void *ready;   /* event: the stream has come to the start */
     void *reached; /* event: the downloads of staged, or nccl's messages, are
                       done */

@@ -66,8 +66,7 @@ static enum err reach_either(const struct comm_tensors *tensors,
 }
 
 enum err comm_tensors_nccl_poll(const struct comm_tensors *tensors,
-                                 const char *what, void *event,
-                                 double timeout_s)
+                                const char *what, void *event, double timeout_s)
 {
     return reach_either(tensors, what, event, NULL, timeout_s);
 }
@@ -100,9 +99,9 @@ static enum err note_issued(const struct comm_tensors *tensors, bool busy)
     struct comm_tensors_request *request = nccl->issuing;
     if (busy)
         return ERR_OK;
-    nccl->issuing = NULL;
     for (; request != NULL; request = request->next)
         TRY(tensors->memory->event_record(request->reached, nccl->stream));
+    nccl->issuing = NULL;
     return ERR_OK;
 }
 
@@ -160,6 +159,7 @@ static enum err nccl_start_held(struct comm_tensors *tensors)
     struct comm_tensors_request *first = nccl->held;
     double timeout_s = tensors->comm->timeout_s;
     bool busy = false;
+    nccl->group++;
     if (first == NULL)
         return ERR_OK;
     TRY_OUT(wait_issued(tensors, timeout_s));
@@ -178,12 +178,12 @@ static enum err nccl_start(struct comm_tensors_request *request)
     struct comm_tensors *tensors = request->tensors;
     struct nccl *nccl = tensors->state;
     struct comm_tensors_request **end = &nccl->held;
-    if (request->transfer_count == 0)
-        return ERR_OK;
+    request->group = nccl->group;
     while (*end != NULL)
         end = &(*end)->next;
     request->next = NULL;
-    *end = request;
+    if (request->transfer_count > 0)
+        *end = request;
     return tensors->together ? ERR_OK : nccl_start_held(tensors);
 }
 
@@ -242,11 +242,12 @@ static enum err nccl_wait(struct comm_tensors_request *request,
     struct comm_tensors *tensors = request->tensors;
     struct nccl *nccl = tensors->state;
     bool busy = false;
+    /* also where the rank has no part in it, or groups would not be the same on all */
+    if (tensors->together && request->group == nccl->group)
+        TRY(nccl_start_held(tensors));
     if (request->transfer_count == 0)
         return ERR_OK;
     timeout_s = deadline_s(tensors, timeout_s);
-    if (is_in(nccl->held, request))
-        TRY(nccl_start_held(tensors));
     if (is_in(nccl->issuing, request))
         TRY_OUT(wait_issued(tensors, timeout_s));
     TRY_OUT(look(nccl, request->what, &busy));

@@ -20,6 +20,7 @@ struct nccl {
     void *settled;                     /* event */
     struct arena greeting;             /* a byte from and for each rank */
     struct comm_tensors_request *held; /* of the next group, by `next` */
+    unsigned long group;               /* its number, the same on all ranks */
     struct comm_tensors_request
         *issuing; /* of one that NCCL is not done enqueueing */
     struct past pasts[AHEAD];
@@ -28,8 +29,8 @@ struct nccl {
 
 /* An event of the stream, or without one until NCCL is not busy. */
 enum err comm_tensors_nccl_poll(const struct comm_tensors *tensors,
-                                 const char *what, void *event,
-                                 double timeout_s);
+                                const char *what, void *event,
+                                double timeout_s);
 static inline enum err comm_tensors_nccl_error(const struct nccl *nccl,
                                                int result, const char *what)
 {

@@ -84,10 +84,10 @@ static enum err greet(struct comm_tensors *tensors)
     TRY(comm_tensors_nccl_error(
         nccl, result == COMM_NCCL_SUCCESS ? last : result, "first messages"));
     TRY(comm_tensors_nccl_poll(tensors, "first messages", NULL,
-                                0.5 * comm->timeout_s));
+                               0.5 * comm->timeout_s));
     TRY(memory->event_record(nccl->settled, nccl->stream));
     return comm_tensors_nccl_poll(tensors, "first messages", nccl->settled,
-                                   0.5 * comm->timeout_s);
+                                  0.5 * comm->timeout_s);
 }
 
 /* Collective. Half the patience for NCCL, because a rank that fails at once
@@ -112,7 +112,7 @@ static enum err meet(struct comm_tensors *tensors)
         "starting");
     if (rc == ERR_OK)
         rc = comm_tensors_nccl_poll(tensors, "starting", NULL,
-                                     0.5 * comm->timeout_s);
+                                    0.5 * comm->timeout_s);
     TRY_OUT(comm_agree(comm, rc));
     /* who has failed says more than who has waited for it */
     enum err met = comm->size > 1 ? greet(tensors) : ERR_OK;

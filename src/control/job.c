@@ -263,7 +263,8 @@ static const char *lost_node(const struct job_facts *f)
     const char *node = f->ended == JOB_NODE     ? f->detail
                        : f->ended == JOB_ITSELF ? f->silent
                                                 : NULL;
-    return f->opened && *text_of(node) != '\0' ? node : NULL;
+    bool known = f->opened || f->ended == JOB_NODE;
+    return known && *text_of(node) != '\0' ? node : NULL;
 }
 
 static void attempt_ended(const struct job_facts *f, struct job_decision *d)

@@ -249,7 +249,7 @@ static void take_beginning(struct ledger_job *job, const json_t *line)
     if (job->started == 0 || step <= job->begun_step ||
         number(line, "attempt") != (double)job->started)
         return;
-    if (job->begun_step >= 0) {
+    if (job->begun_step >= 0 && job->gains++ < LEDGER_GAINS) {
         job->gained = job->started;
         job->futile = job->silenced = 0;
     }
@@ -304,8 +304,10 @@ static enum err take_decision(void *arg, json_t *line)
         job->unstarted = 0;
     if (reason != NULL && strcmp(reason, JOB_UNSTARTED) == 0)
         job->unstarted++;
-    if (end || json_is_true(progress))
-        job->futile = job->silenced = 0;
+    if (end || json_is_true(progress)) {
+        job->futile = job->silenced = job->gains = 0;
+        job->begun_step = -1;
+    }
     job->silenced += json_object_get(line, "silent") != NULL;
     job->futile += json_is_false(progress);
     return ERR_OK;

@@ -40,11 +40,12 @@ struct ledger_job {
      * someone has looked. `silenced`: those that the loss of a node has ended, which
      * are no others of these. */
     int futile, unstarted, silenced;
-    /* The furthest step that an attempt of this job has gone on from, -1: none yet; the
-     * newest attempt that went further than all before it, by which those were not in
-     * vain, though nothing was committed (state that nodes keep); 0: none. */
+    /* Since the last commit: the furthest step that an attempt of this job has gone on
+     * from, -1: none yet; how often one went further than all before it, by which those
+     * were not in vain (state that nodes keep), up to LEDGER_GAINS times; and the newest
+     * attempt that did; 0: none. */
     int64_t begun_step;
-    int gained;
+    int gains, gained;
     /* The longest that a start of this job has taken, from what came before it in the
      * ledger; 0: not known. Restarts since the newest start, without one of their own. */
     double start_took_s;
@@ -62,6 +63,9 @@ struct ledger_job {
     char replaced_node[64];
     double replaced_s;
 };
+
+/* After so many the run wants a checkpoint. */
+#define LEDGER_GAINS 20
 
 #define LEDGER_SWEEP "all" /* they were to be checked, none was left */
 

@@ -252,16 +252,9 @@ static enum err fetch_ahead(struct gather *gather)
     return ERR_OK;
 }
 
-static enum err gather_and_ahead(struct gather *gather, int block,
-                                 const void **weights)
+static enum err finish_and_ahead(struct gather *gather, struct buffer *buffer)
 {
     enum err rc = ERR_OK;
-    struct buffer *buffer = find_buffer(gather, block);
-    if (buffer == NULL)
-        TRY(fetch(gather, block, gather->clock, &buffer));
-    assert(buffer != NULL);
-    buffer->users++;
-    buffer->wanted = ++gather->clock;
     TRY(fetch_ahead(gather));
     if (buffer->request != NULL) {
         bool more = true;
@@ -271,18 +264,24 @@ static enum err gather_and_ahead(struct gather *gather, int block,
         if (rc != ERR_OK)
             buffer->block = NO_BLOCK;
     }
-    *weights = buffer->data;
     return rc == ERR_OK ? go_on_ahead(gather) : rc;
 }
 
-/* What comes to the node of one block, and goes round in it of another, at once. */
+/* What comes to the node of one block, and goes round in it of another, at once; what is
+ * wanted now, before. */
 enum err gather_block(struct gather *gather, int block, const void **weights)
 {
+    struct buffer *buffer = find_buffer(gather, block);
     gather->calls++;
+    if (buffer == NULL)
+        TRY(fetch(gather, block, gather->clock, &buffer));
+    assert(buffer != NULL);
+    buffer->users++;
+    buffer->wanted = ++gather->clock;
+    *weights = buffer->data;
     comm_tensors_together(gather->at.tensors);
-    enum err rc = gather_and_ahead(gather, block, weights);
-    enum err end = comm_tensors_together_end(gather->at.tensors);
-    return rc == ERR_OK ? end : rc;
+    return comm_tensors_together_end(gather->at.tensors,
+                                     finish_and_ahead(gather, buffer));
 }
 
 void gather_release(struct gather *gather, int block)

@@ -238,9 +238,8 @@ static enum err share_blocks(struct replica *replica)
     enum err rc = ERR_OK;
     for (int b = 0; b < replica->owner->block_count + 2 && rc == ERR_OK; b++) {
         comm_tensors_together(replica->tensors);
-        rc = share_block(replica, b, far, near);
-        enum err end = comm_tensors_together_end(replica->tensors);
-        rc = rc == ERR_OK ? end : rc;
+        rc = comm_tensors_together_end(replica->tensors,
+                                       share_block(replica, b, far, near));
     }
     return rc;
 }

@@ -385,9 +385,8 @@ enum err scatter_done(struct scatter *scatter, int block)
 {
     assert(scatter->opened[block]);
     comm_tensors_together(scatter->tensors);
-    enum err rc = exchange_done(scatter, block);
-    enum err end = comm_tensors_together_end(scatter->tensors);
-    return rc == ERR_OK ? end : rc;
+    return comm_tensors_together_end(scatter->tensors,
+                                     exchange_done(scatter, block));
 }
 
 enum err scatter_microstep_end(struct scatter *scatter)

@@ -106,6 +106,7 @@ struct train_memory_way {
     bool waiting;    /* no asynchronous checkpoints */
     bool chained;    /* one slot, so one sum that waits; of a new run */
     bool once;       /* as train_memory_once() says */
+    bool fits;       /* of train_memory_strategy() */
     size_t bytes;    /* of a rank */
     double sent;     /* bytes that a rank sends in a step */
     double computed; /* share of a step's arithmetic besides */

@@ -72,6 +72,12 @@ static struct travel travels(const struct train_settings *s,
     double degree = zero3 ? (double)way->shard_degree : 1.0;
     double groups = ranks / degree;
     bool once = zero3 && way->once && groups > 1.0;
+    /* who goes by nodes: src/parallel/DESIGN.md */
+    bool blocks = way->strategy >= REPLICA_ZERO2;
+    bool alike =
+        place->uneven == 0 && (blocks || !place->kernels->memory->device);
+    bool adds = alike && !bf16 &&
+                (!blocks || s->parallel.determinism == DETERMINISM_ELASTIC);
     assert(way->ranks > 0 && way->microbatch > 0 && slots > 0.0);
     double leaves = ceil(batch / (double)way->microbatch / ranks) *
                     (double)s->parallel.sequence_chunks;
@@ -83,11 +89,12 @@ static struct travel travels(const struct train_settings *s,
         weights = p * sizeof(float);
     if (zero3)
         add_tensor(&travel, leaves * 2.0 * weights, degree, node,
-                   groups == 1.0);
-    add_tensor(&travel, leaves * gradient, once ? degree : ranks, node, !bf16);
+                   alike && groups == 1.0);
+    add_tensor(&travel, leaves * gradient, once ? degree : ranks, node, adds);
     if (once)
-        add_tensor(&travel, gradient / degree, groups, node / degree, true);
-    add_tensor(&travel, weights / degree, groups, node / degree, degree == 1.0);
+        add_tensor(&travel, gradient / degree, groups, node / degree, adds);
+    add_tensor(&travel, weights / degree, groups, node / degree,
+               alike && degree == 1.0);
     return travel;
 }
 

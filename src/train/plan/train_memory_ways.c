@@ -405,11 +405,12 @@ enum err train_memory_strategy(struct train_settings *settings,
     assert(count > 0); /* one of the two has said why not */
     for (int i = 0; i < count; i++) {
         (void)make_way(&planner, &spreads[i], 0, &ways[i]);
+        TRY_OUT(try_way(&planner, &ways[i], &ways[i].fits));
         train_memory_cost(settings, place, planner.params, &ways[i]);
     }
     qsort(ways, (size_t)count, sizeof ways[0], by_cost);
     for (int i = 0; i < count && !fits; i++) {
-        TRY_OUT(try_way(&planner, &ways[i], &fits));
+        fits = ways[i].fits;
         if (fits || ways[i].bytes < ways[chosen].bytes)
             chosen = i;
     }
