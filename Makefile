@@ -244,6 +244,9 @@ put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \
 
 filled = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/$(1)
 
+BASHED := share/bash-completion/completions
+ZSHED  := share/zsh/site-functions
+
 install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
 	install -d $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(SITEDIR)
 	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog jobs/quick)
@@ -261,6 +264,10 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
 	$(call put,644,share/tessera/conf/sweeps,$(wildcard jobs/conf/sweeps/*.cfg))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
+	install -d $(DESTDIR)$(PREFIX)/$(BASHED) $(DESTDIR)$(PREFIX)/$(ZSHED)
+	$(call put,644,$(BASHED),jobs/completion/tessera)
+	for p in $(notdir $(PROGRAMS:%/tessera=)); do ln -sf tessera $(DESTDIR)$(PREFIX)/$(BASHED)/$$p; done
+	$(call put,644,$(ZSHED),jobs/completion/_tessera)
 	$(call put,644,include,src/train/extend/tessera_plugin.h)
 	$(call put,644,share/tessera/examples,$(wildcard docs/examples/*))
 	$(call filled,tessera.in) > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
@@ -273,12 +280,14 @@ endif
 
 # deepest first, and only those that are empty then
 INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(addprefix $(DESTDIR)$(PREFIX)/, \
-    bin libexec include share/modulefiles share/pkgconfig share/man/man1 share/man share) $(DESTDIR)$(SITEDIR) \
+    bin libexec include share/modulefiles share/pkgconfig share/man/man1 share/man $(BASHED) \
+    share/bash-completion $(ZSHED) share/zsh share) $(DESTDIR)$(SITEDIR) \
     $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install put there (etc/ stays)
 	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/share/tessera
 	rm -f $(DESTDIR)$(PREFIX)/include/tessera_plugin.h $(DESTDIR)$(PREFIX)/share/pkgconfig/tessera.pc
+	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/$(BASHED)/%) $(DESTDIR)$(PREFIX)/$(ZSHED)/_tessera
 	rm -f $(patsubst docs/man/%,$(DESTDIR)$(PREFIX)/share/man/man1/%,$(wildcard docs/man/*.1))
 	@rmdir $(INSTALL_DIRS) 2>/dev/null || true
 

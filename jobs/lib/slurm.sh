@@ -149,6 +149,7 @@ nodes_usable()
 # one that was silent then may not be reached from here, and is not judged.
 declare -gA address_of=() answers=()
 silent=()
+ask_network=yes
 
 # learn_addresses NODE...
 learn_addresses()
@@ -167,10 +168,20 @@ ask_answers()
 {
     local node text answer
     silent=()
+    [ "$ask_network" = yes ] || return 0
     text=$(for node in "$@"; do
         [ -z "${address_of[$node]-}" ] || [ "${answers[$node]-}" = silent ] ||
             echo "$node ${address_of[$node]}"
-    done | timeout --foreground 10 "$bin/tessera-ckpt" reach 2>/dev/null) || return 0
+    done | timeout --foreground 10 "$bin/tessera-ckpt" reach 2>/dev/null)
+    case $? in
+    0) ;;
+    124)
+        ask_network=no
+        say "the nodes' addresses do not answer in 10 s: not asked any more"
+        return 0
+        ;;
+    *) return 0 ;;
+    esac
     while read -r node answer; do
         if [ "$answer" = silent ] && [ "${answers[$node]-}" = here ]; then
             silent+=("$node")

@@ -150,8 +150,8 @@ static const struct command {
         "job! attempt!", 4, 4 },
       ckpt_cmd_watch,
       PATH_OTHER },
-    { { "reach", "", "which nodes, of stdin, answer on the network",
-        rows, "", 0, 0 },
+    { { "reach", "", "which nodes, of stdin, answer on the network", rows, "",
+        0, 0 },
       ckpt_cmd_reach,
       PATH_OTHER },
 };

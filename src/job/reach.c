@@ -16,7 +16,7 @@
 
 #define AT_ONCE 256
 
-/* Of each time. What has to be asked for a host's place in the network is sent anew
+/* How long each time has. What has to be asked for a host's place in the network is sent anew
  * after a second, as is what gets lost on a busy one. */
 static const double each_s[] = { 0.3, 1.0, 1.0 };
 #define TIMES (int)(sizeof each_s / sizeof each_s[0])

@@ -23,7 +23,7 @@
 
 /* --- pieces --- */
 
-/* Of pieces of shard groups, place by place: how many with a number below this are of the
+/* Among pieces of shard groups, place by place: how many with a number below this are of the
  * ranks before `end`. */
 static int numbered_below(const struct route_plan *route, int number, int end)
 {
