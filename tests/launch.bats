@@ -364,6 +364,21 @@ END
     jq -es 'all(.[]; .event != "restart" or .progress == null)' "$T/run/ledger.jsonl"
 }
 
+@test "where nodes are not checked, one that is gone is left out all the same" {
+    echo n1,n2,n3 >"$T/nodes"
+    gone ""
+    cat >"$T/step" <<'END'
+[[ "$*" =~ --nodelist=([^ ]+) ]]
+echo "${BASH_REMATCH[1]}" >>"$T/tried"
+echo n2 >"$T/gone"
+[ "$(wc -l <"$T/tried")" -gt 1 ] || exit 137
+exit 85
+END
+    TESSERA_CHECK_S=0 TESSERA_NODES=2 launch_is 85
+    echo "$output"
+    [ "$(xargs <"$T/tried")" = "n1,n2 n1,n3" ]
+}
+
 @test "a node that never answered is not judged, and silent ones are waited for where nodes are wanting" {
     echo n1,n2 >"$T/nodes"
     gone n2

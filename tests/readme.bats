@@ -41,7 +41,7 @@ read_and_run() {
     ran=0
     while read -r line; do
         [[ "$line" != make* ]] || continue
-        echo "\$ $line"
+        echo "# $line" >&3 # it lives
         line=${line//weights=MODEL/weights="$PWD/MODEL"}
         eval "${line//tokenizer DIR/tokenizer runs/bpe}" </dev/null
         ran=$((ran + 1))

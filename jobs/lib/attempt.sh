@@ -72,6 +72,17 @@ forward_stop()
         stop_again_at=$((SECONDS + STOP_AGAIN_S))
 }
 
+# ask_start NODE...: sets lost to those that are silent twice running. Where all others are,
+# it is this node's network.
+ask_start()
+{
+    local before=("${silent_before[@]}")
+    ask_answers "$@"
+    silent_before=("${silent[@]}")
+    [ ${#silent[@]} -lt $(($# > 2 ? $# - 1 : $#)) ] || return 0
+    mapfile -t lost < <(but "$(but "$(printf '%s\n' "${before[@]}")" "${silent[@]}")" "${silent[@]}")
+}
+
 # ask_nodes NODE...: sets lost.
 ask_nodes()
 {
@@ -87,8 +98,7 @@ ask_nodes()
     fi
     # a start that drags waits for whom Slurm does not miss yet
     if [ "$ask" = start ] && [ ${#lost[@]} -eq 0 ]; then
-        ask_answers "$@"
-        lost=("${silent[@]}")
+        ask_start "$@"
     fi
 }
 
@@ -105,7 +115,7 @@ end_attempt()
 # "start" or "hang" where we ended it, and lost=().
 watch_attempt()
 {
-    local ask answered=yes
+    local ask answered=yes silent_before=()
     ended_by='' lost=() stop_forwarded=no stop_again_at=0
     start_watch
     until await 0; do

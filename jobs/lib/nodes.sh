@@ -262,13 +262,17 @@ give_back()
     fi
 }
 
-# ask_others NODE...: those that are suspect are asked only where the others are too few.
+# ask_others NODE...: those that are suspect are asked only where the others are too few, and
+# where no check leaves them out.
 ask_others()
 {
     local others
     mapfile -t others < <(but "$(printf '%s\n' "${suspect[@]}")" "$@")
-    [ ${#others[@]} -ge "$wanted" ] || others=("$@")
-    ask_answers "${others[@]}"
+    if [ "$check_s" -gt 0 ] && [ ${#others[@]} -ge "$wanted" ]; then
+        ask_answers "${others[@]}"
+        [ $((${#others[@]} - ${#silent[@]})) -lt "$wanted" ] || return 0
+    fi
+    ask_answers "$@"
 }
 
 # Those that are gone would only delay the check of the others. Where these are too few
@@ -280,7 +284,7 @@ leave_silent()
     ask_others "${usable[@]}"
     [ ${#silent[@]} -gt 0 ] || return
     say "no answer on the network: $(join "${silent[@]}")"
-    while [ -z "$stop_signal" ]; do
+    while [ ${#silent[@]} -gt 0 ] && [ -z "$stop_signal" ]; do
         left=$((${#usable[@]} - ${#silent[@]})) wait_s=0
         [ "$left" -ge "$wanted" ] || wait_s=5
         [ "$left" -ge "$wanted_min" ] || wait_s=$SILENT_WAIT_S

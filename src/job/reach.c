@@ -99,7 +99,9 @@ void reach_ask(struct reach_host *hosts, int count, int port)
 {
     for (int i = 0; i < count; i++)
         hosts[i].answer = REACH_SILENT;
-    for (int t = 0; t < TIMES; t++)
+    for (int t = 0; t < TIMES; t++) {
+        double begin_s = clock_now();
+        int silent = 0;
         for (int next = 0; next < count;) {
             struct reach_host *some[AT_ONCE];
             int n = 0;
@@ -108,4 +110,11 @@ void reach_ask(struct reach_host *hosts, int count, int port)
                     some[n++] = &hosts[next];
             ask_some(some, n, port, each_s[t]);
         }
+        for (int i = 0; i < count; i++)
+            silent += hosts[i].answer == REACH_SILENT;
+        /* a router may say at once that there is no such host */
+        double left_s = begin_s + each_s[t] - clock_now();
+        if (silent > 0 && left_s > 0)
+            clock_sleep(left_s);
+    }
 }
