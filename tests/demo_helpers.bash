@@ -86,10 +86,6 @@ trained() { # STEPS
     [ "$(field "$RUN/metrics.jsonl" step 2>/dev/null | tail -n 1)" -ge "$1" ] 2>/dev/null
 }
 
-down() { # NODE
-    tests/cluster exec sinfo -h -N -n "$1" -o %T | grep -q '^down'
-}
-
 attempt_above() { # N: a step of a later attempt has been logged
     [ "$(field "$RUN/metrics.jsonl" attempt | tail -n 1)" -gt "$1" ]
 }
