@@ -322,10 +322,10 @@ near() { # A B: within a millionth
     speed=$(jq -c .throughput <<<"$output")
     read -r tokens step low high mfu hours cost <<<"$(jq -r \
         '"\(.tokens_per_s) \(.step_s) \(.step_s_low) \(.step_s_high) \(.mfu) \(.hours) \(.cost)"' <<<"$speed")"
-    near "$tokens" "$(awk -v s="$step" 'BEGIN { print 512 * 2048 / s }')"
-    near "$cost" "$(awk -v h="$hours" 'BEGIN { print h * 16 * 2.5 }')"
+    near "$tokens" "$(awk -v s="$step" 'BEGIN { printf "%.9g", 512 * 2048 / s }')"
+    near "$cost" "$(awk -v h="$hours" 'BEGIN { printf "%.9g", h * 16 * 2.5 }')"
     near "$mfu" "$(awk -v t="$tokens" -v f="$(jq .flops_per_token.mfu <<<"$output")" \
-        'BEGIN { print t * f / 16 / 989.5e12 }')"
+        'BEGIN { printf "%.9g", t * f / 16 / 989.5e12 }')"
     awk -v a="$low" -v b="$step" -v c="$high" -v m="$mfu" \
         'BEGIN { exit !(0 < a && a < b && b < c && m > 0.2 && m < 0.6) }'
     # failures and saves, the time between failures being Llama 3's
@@ -352,6 +352,41 @@ near() { # A B: within a millionth
     bad "no 8-bit floats" model.preset=mpt-1b --gpu a100-80 train.precision=fp8
     bad "--tokens" model.preset=mpt-1b --tokens 3X
     bad "give --gpu, hardware.peak_flops" model.preset=mpt-1b --mfu 0.4
+}
+
+@test "auto takes what the same plan predicts as the quickest, but for the microbatch" {
+    gpus
+    cd "$BATS_TEST_DIRNAME/.."
+    local file nodes micro quicker count=0
+    for file in jobs/conf/pretrain-mpt-*.cfg; do
+        for nodes in 1 2 4 8 16 32; do
+            run "$PLAN" "$file" --gpu h100-sxm --nodes "$nodes" # may not fit, or have slots
+            [[ "$output" == *"it fits"*"runner-up"* ]] || continue
+            count=$((count + 1))
+            micro=$(sed -n 's/^ *as planned .*microbatch \([0-9]*\),.*/\1/p' <<<"$output")
+            quicker=$(sed -n 's/^ *\([0-9.]*\) % quicker.*/\1/p' <<<"$output")
+            [[ "$output" == *"runner-up"*", microbatch $micro, 0 %"* ]] || continue
+            awk -v q="${quicker:-0}" 'BEGIN { exit !(q < 4) }' ||
+                { echo "$file on $nodes: $output"; return 1; }
+        done
+    done
+    echo "# $count plans"
+    [ "$count" -ge 15 ]
+}
+
+@test "README's plan for GPUs says what the program says" {
+    gpus
+    cd "$BATS_TEST_DIRNAME/.."
+    read -ra words <<<"$(sed -n '/^    build.*tessera-plan.*llama3-8b/,/[^\\]$/p' README.md |
+        tr -d '\\\n')"
+    [ "${words[-1]}" = 10GiB ]
+    plan 0 "${words[@]:1}"
+    numbers=$(sed -n '/^says what it takes before/,/quicker\./p' README.md | sed '/quicker/s/quicker.*//' |
+        grep -oE '[0-9]+[.,][0-9]+' | tr -d ,)
+    [ "$(wc -w <<<"$numbers")" -eq 8 ]
+    for number in $numbers; do
+        [[ "$output" == *[!0-9]"$number"[!0-9]* ]] || { echo "$number: $output"; return 1; }
+    done
 }
 
 @test "predicted steps beside published ones, of a GPU that was left out, too" {

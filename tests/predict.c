@@ -76,9 +76,9 @@ static void spread(struct row *row, double tp, double pp, double gathers,
     double bytes =
         2.0 * (double)model_config_param_count(&row->model) / tp / pp;
     row->in.exchanges[0] =
-        (struct plan_exchange){ bytes, gathers * times, (int)ranks, 1 };
+        (struct train_exchange){ bytes, gathers * times, (int)ranks, 1, false };
     row->in.exchanges[1] =
-        (struct plan_exchange){ bytes, times, (int)ranks, 1 };
+        (struct train_exchange){ bytes, times, (int)ranks, 1, false };
     row->in.node_ranks = (int)(row->in.node_ranks / tp);
     if (ranks < row->ranks || row->in.microbatch < 1)
         row->set -= 'a' - 'A';

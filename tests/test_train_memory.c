@@ -274,7 +274,8 @@ static void test_strategy(struct train_settings *s)
         tap_is_str(replica_strategy_names[s->parallel.strategy],
                    strategies[i == 0 ? 0 : i - 1], "within %zu bytes", limit);
         tap_ok(total(s, 4) <= limit || limit == 0, "it does fit");
-        tap_ok(strstr(why, i < 2 ? "sends the least" : "would take") != NULL,
+        tap_ok(strstr(why, i < 2 ? "messages cost the least" : "would take") !=
+                   NULL,
                "and it says why");
     }
     load("train.microbatch=16", s);

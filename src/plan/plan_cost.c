@@ -5,8 +5,8 @@
  * read again by backward; a block has some 90 kernels, forward and backward, launched in
  * 3.3 us each (docs/benchmarks.md takes 3); where a norm comes behind a branch, backward
  * makes the branch's last product again (src/model/DESIGN.md); the ranks of a node share
- * its network cards.
- * Exchanges of sequence and expert parallelism are not counted. */
+ * its network cards;
+ * an agreement goes along a tree of ranks, CONTROL_S from one to the next (assumed). */
 #include "src/plan/plan_cost.h"
 
 #include <assert.h>
@@ -17,6 +17,7 @@
 #define BLOCK_LAUNCHES_S 3e-4
 #define NORM_LAUNCHES_S 1e-5 /* one more, forward and backward */
 #define BACKWARD_ATTENTION 2.5
+#define CONTROL_S 1e-5
 
 const struct plan_constants plan_cost_constants = {
 #define PLAN_CONSTANT_VALUE(name, value, what) .name = value,
@@ -74,21 +75,14 @@ static double branches_s(const struct rates *r,
 }
 
 /* Within a node and between nodes at the same time, so the slower one counts. */
-static double exchange_s(const struct rates *r, const struct plan_exchange *x,
+static double exchange_s(const struct rates *r, const struct train_exchange *x,
                          int node_ranks, double layers)
 {
-    double ranks = x->ranks;
-    double here = fmax(1.0, node_ranks / x->stride);
-    double near = fmin(ranks, here);
-    double far = ceil(ranks / here);
+    struct train_exchange_sent sent = train_exchange_sent(x, node_ranks);
     double share = r->constants->link_share;
-    assert(ranks >= 1 && near >= 1);
-    double s =
-        x->bytes * (near - 1.0) / near / (r->gpu->link_bytes_per_s * share);
-    if (far > 1.0)
-        s = fmax(s, x->bytes * (far - 1.0) / far / near /
-                        (r->gpu->network_bytes_per_s * share));
-    return s + r->constants->hop_s * log2(ranks) * layers;
+    return fmax(sent.near / (r->gpu->link_bytes_per_s * share),
+                sent.far / (r->gpu->network_bytes_per_s * share)) +
+           r->constants->hop_s * log2(x->ranks) * layers;
 }
 
 void plan_cost(const struct plan_gpu *gpu, const struct plan_cost_input *input,
@@ -122,12 +116,15 @@ void plan_cost(const struct plan_gpu *gpu, const struct plan_cost_input *input,
     double launches =
         layers * (BLOCK_LAUNCHES_S + norms * NORM_LAUNCHES_S) * more;
     double leaf_s = product + attention + values + launches;
-    double seconds[PLAN_KINDS] = {
-        leaves * product, leaves * attention, leaves * values,
-        leaves * launches, [PLAN_UPDATE] = in->update_bytes / memory
-    };
-    for (int i = 0; i < PLAN_EXCHANGES; i++) {
-        const struct plan_exchange *x = &in->exchanges[i];
+    double seconds[PLAN_KINDS] = { leaves * product,
+                                   leaves * attention,
+                                   leaves * values,
+                                   leaves * launches,
+                                   [PLAN_CONTROL] =
+                                       in->control_rounds * CONTROL_S,
+                                   [PLAN_UPDATE] = in->update_bytes / memory };
+    for (int i = 0; i < TRAIN_EXCHANGES; i++) {
+        const struct train_exchange *x = &in->exchanges[i];
         double s = x->times > 0 && x->ranks > 1
                        ? exchange_s(&r, x, in->node_ranks, layers)
                        : 0.0;

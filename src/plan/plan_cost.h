@@ -10,6 +10,7 @@
 
 #include "src/model/model_config.h"
 #include "src/plan/plan_gpu.h"
+#include "src/train/plan/train_exchange.h"
 
 /* All that is not counted but fitted: name, value, meaning. Fitted to every second row
  * of LLM Foundry's throughput of two types of GPUs, H100 left out: `make predict`
@@ -34,14 +35,6 @@ extern const struct plan_constants plan_cost_constants;
  * predicted, 9 of 10 of them (`make predict`); LLM Foundry's own within half of it. */
 #define PLAN_COST_SPREAD 0.24
 
-/* A number of bytes that `ranks` gather or sum, so often in a step; each `stride` ranks
- * from the next, so that a node has fewer of them. */
-struct plan_exchange {
-    double bytes, times;
-    int ranks, stride;
-};
-#define PLAN_EXCHANGES 3
-
 struct plan_cost_input {
     const struct model_config *model;
     double seq_len;
@@ -51,8 +44,9 @@ struct plan_cost_input {
     double trained;    /* share of the parameters */
     bool fp8;          /* products of blocks */
     int node_ranks;
-    struct plan_exchange exchanges[PLAN_EXCHANGES];
-    double update_bytes; /* that cross a rank's memory in the update */
+    struct train_exchange exchanges[TRAIN_EXCHANGES];
+    double control_rounds; /* of the ranks' agreements in a step */
+    double update_bytes;   /* that cross a rank's memory in the update */
 };
 
 enum plan_cost_kind {
@@ -61,12 +55,14 @@ enum plan_cost_kind {
     PLAN_VALUES, /* norms, activations, logits */
     PLAN_LAUNCHES,
     PLAN_EXCHANGE, /* what arithmetic does not hide */
+    PLAN_CONTROL,
     PLAN_UPDATE,
     PLAN_KINDS
 };
 static const char *const plan_cost_names[] = { "products", "attention",
                                                "values",   "launches",
-                                               "exchange", "update" };
+                                               "exchange", "control",
+                                               "update" };
 
 struct plan_cost {
     double seconds[PLAN_KINDS], step_s; /* of a step */

@@ -1,7 +1,7 @@
 /* The step time of a plan on GPUs that were named, and of the next best way to run it.
  *
  * Strategy and microbatch are what the run itself would choose under "auto", which goes
- * by bytes. All other ways that fit are predicted, too, with blocks computed again and
+ * by bytes (the same list of exchanges, train_exchange.h). All other ways that fit are predicted, too, with blocks computed again and
  * without; the quickest is told: it is what to try where the settings ask for more
  * than they need. Ways that round values or wait for saves are left out, as a step does
  * not show their price. */
@@ -18,6 +18,9 @@
  * writes bf16 weights. */
 #define UPDATE_BYTES 30.0
 #define WAYS_MAX 16
+/* Hops of messages in a step for each doubling of the ranks, as counted: 5 under zero3,
+ * 7 under ddp, 9 under zero1 (docs/benchmarks.md, Control messages). */
+#define CONTROL_ROUNDS 7.0
 
 static double again_share(const struct train_settings *s)
 {
@@ -26,45 +29,51 @@ static double again_share(const struct train_settings *s)
     return 1.0 - missing;
 }
 
-/* Who sends what when: train_memory_cost.c, src/parallel/DESIGN.md. Without a batch a
- * step is one microbatch on each rank. */
-static void predict(const struct plan_figures *f,
+/* The way that settings are, whose strategy is no longer "auto". */
+static struct train_memory_way way_of(const struct plan_figures *f,
+                                      const struct train_settings *s)
+{
+    bool zero3 = s->parallel.strategy == REPLICA_ZERO3;
+    int degree = (int)s->parallel.shard_degree;
+    return (struct train_memory_way){
+        .strategy = s->parallel.strategy,
+        .shard_degree = !zero3       ? 0
+                        : degree > 0 ? degree
+                                     : f->ranks,
+        .ranks = f->ranks,
+        .microbatch = s->train.microbatch,
+        .once = s->once,
+    };
+}
+
+/* Without a batch a step is one microbatch on each rank. */
+static void predict(const struct plan_figures *f, const struct params *params,
                     const struct train_settings *s, struct plan_cost *out)
 {
     bool ddp = s->parallel.strategy == REPLICA_DDP;
-    bool zero3 = s->parallel.strategy == REPLICA_ZERO3;
-    bool each = zero3 || s->parallel.strategy == REPLICA_ZERO2;
-    int degree = !zero3                         ? 1
-                 : s->parallel.shard_degree > 0 ? (int)s->parallel.shard_degree
-                                                : f->ranks;
-    double sum_bytes = s->parallel.reduce_precision == REDUCE_BF16 ? 2.0 : 4.0;
-    double once_bytes = s->once ? sum_bytes : 0.0;
     double trained = (double)f->trained;
     double micro =
         (double)s->train.microbatch / (double)s->parallel.sequence_degree;
-    double leaves = fmax(
-        1.0, ceil((double)s->train.global_batch / micro / (double)f->ranks));
+    struct train_memory_way way = way_of(f, s);
     struct plan_cost_input in = {
         .model = &s->model,
         .seq_len = (double)s->data.seq_len,
         .microbatch = micro,
-        .leaves = leaves,
+        .leaves = fmax(1.0, ceil((double)s->train.global_batch / micro /
+                                 (double)f->ranks)),
         .again = again_share(s),
         .trained = trained / (double)f->params,
         .fp8 = trainer_backend_fp8(s),
         .node_ranks = f->place.node_ranks,
-        .exchanges = { { trained * sum_bytes, each ? leaves : 1.0,
-                         s->once ? degree : f->ranks, 1 },
-                       { trained * (once_bytes + (ddp ? 4.0 : 2.0)) / degree,
-                         degree < f->ranks, f->ranks / degree, degree },
-                       { (double)f->params * 2.0, 2.0 * leaves, degree, 1 } },
+        .control_rounds = CONTROL_ROUNDS * log2(f->ranks),
         .update_bytes = UPDATE_BYTES * trained / (ddp ? 1.0 : f->ranks),
     };
+    train_exchanges(s, &f->place, params, &way, in.exchanges);
     plan_cost(f->gpu, &in, &plan_cost_constants, out);
 }
 
 /* What takes the same time is the same way, or none that says anything. */
-static enum err find_second(struct plan_figures *f)
+static enum err find_second(const struct params *params, struct plan_figures *f)
 {
     enum err rc = ERR_OK;
     struct train_settings *wide = NULL, *trial = NULL;
@@ -82,7 +91,7 @@ static enum err find_second(struct plan_figures *f)
                               WAYS_MAX, ways, &count));
     for (int i = 0; i < count; i++) {
         train_memory_apply(wide, &ways[i], trial);
-        predict(f, trial, &cost);
+        predict(f, params, trial, &cost);
         if (ways[i].packed || ways[i].waiting || cost.step_s == f->step_s ||
             (f->second_known && cost.step_s >= f->second_cost.step_s))
             continue;
@@ -98,6 +107,8 @@ out:
 
 enum err plan_time(struct plan_figures *f)
 {
+    enum err rc = ERR_OK;
+    struct params *params = NULL;
     const struct train_settings *s = &f->chosen;
     double samples = f->batch_known ? (double)s->train.global_batch
                                     : (double)(s->train.microbatch * f->ranks) /
@@ -109,13 +120,17 @@ enum err plan_time(struct plan_figures *f)
                        f->gpu->name);
     if (trainer_backend_dtype(s) != DTYPE_BF16)
         return ERR_OK;
-    predict(f, s, &f->cost);
+    TRY_OUT(train_settings_params(s, &params));
+    predict(f, params, s, &f->cost);
     f->predicted = true;
     f->step_s = f->cost.step_s;
     f->step_low_s = f->step_s / (1 + PLAN_COST_SPREAD);
     f->step_high_s = f->step_s / (1 - PLAN_COST_SPREAD);
     f->tokens_per_s = samples * (double)s->data.seq_len / f->step_s;
-    return find_second(f);
+    TRY_OUT(find_second(params, f));
+out:
+    params_destroy(params);
+    return rc;
 }
 
 /* --- for people --- */
@@ -159,8 +174,6 @@ void plan_time_print(const struct plan_figures *f)
     const struct train_settings *s = &f->chosen;
     printf("time of a step (%s, %d in a node)\n", f->gpu->name,
            f->place.node_ranks);
-    if (s->parallel.sequence_degree > 1 || s->parallel.expert_degree > 1)
-        printf("  without the exchange of sequence and expert parallelism\n");
     print_way(f->fits ? "as planned" : "if it did fit", f->cost.step_s,
               replica_strategy_names[s->parallel.strategy],
               s->parallel.shard_degree, s->train.microbatch, again_share(s));

@@ -150,7 +150,8 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
  *
  * Cost is what a step takes beyond its own arithmetic, as a share of that:
  * bytes that a rank sends to other nodes over an assumed balance of FLOPs per
- * byte (those within a node count a tenth), and blocks computed again. Changes
+ * byte (those within a node count a tenth, on a device at the same time),
+ * and blocks computed again. Changes
  * that cost no time but something else (other bits, a smaller product, a save
  * that is waited for) have a fixed price. The numbers decide an order, nothing
  * else; ddp costs what zero1 costs and takes more, so it is never chosen. */

@@ -369,17 +369,17 @@ static void say_why(const char *what, const struct train_memory_way *ways,
              name, bytes);
     if (!fits || chosen == 0) {
         clean_join(why, size, "",
-                   fits ? "it fits and sends the least"
+                   fits ? "it fits and its messages cost the least"
                         : "none fits, it takes the least");
         return;
     }
     name_way(&ways[chosen - 1], name, sizeof name);
     units_bytes((double)ways[chosen - 1].bytes, need, sizeof need);
-    clean_join(
-        why, size, "",
-        "it sends the least of those that fit; %s, the next cheaper one, "
-        "would take %s",
-        name, need);
+    clean_join(why, size, "",
+               "of those that fit its messages cost the least; %s, the next "
+               "cheaper one, "
+               "would take %s",
+               name, need);
 }
 
 enum err train_memory_strategy(struct train_settings *settings,
