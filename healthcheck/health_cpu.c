@@ -111,13 +111,8 @@ static enum err cpu_product(const struct cpu_gemm *test, float *out)
     struct kernel_ctx ctx = { .threads = 1,
                               .scratch = out + CPU_ELEMENTS,
                               .scratch_bytes = test->product_bytes - bytes };
-    struct gemm gemm = { .form = GEMM_NN,
-                         .m = CPU_SIDE,
-                         .n = CPU_SIDE,
-                         .k = CPU_SIDE,
-                         .a = test->a,
-                         .b = test->b,
-                         .c = out };
+    struct gemm gemm = { GEMM(GEMM_NN, CPU_SIDE, CPU_SIDE, CPU_SIDE, test->a,
+                              test->b, out) };
     return test->kernels->gemm(&ctx, DTYPE_F32, &gemm);
 }
 

@@ -43,15 +43,10 @@ static enum err nvml_error(const struct health_nvml *library, int code,
 
 enum err health_nvml_open(const char *file, struct health_nvml *library)
 {
-    const struct process_library what = {
-        .name = "",
-        .file = file,
-        .missing = "install NVIDIA's driver",
-        .old = "install a newer driver",
-        .unloads = true,
-        .symbols = symbols,
-        .count = sizeof symbols / sizeof symbols[0],
-    };
+    const struct process_library what = { PROCESS_LIBRARY("", file, symbols),
+                                          .missing = "install NVIDIA's driver",
+                                          .old = "install a newer driver",
+                                          .unloads = true };
     TRY(process_library_open(&what, library, sizeof *library));
     enum err rc = nvml_error(library, library->init(), "starting");
     if (rc != ERR_OK)

@@ -58,6 +58,10 @@ struct gemm {
      * sign), whatever it is, so that C need not be zeroed. */
     bool begins;
 };
+/* What every product says; what else it says follows. */
+#define GEMM(form_, m_, n_, k_, a_, b_, c_)                                    \
+    .form = (form_), .m = (m_), .n = (n_), .k = (k_), .a = (a_), .b = (b_),    \
+    .c = (c_)
 
 /* A sum of up to 16 tensors in an order of its own: value by value comes onto a
  * stack, and after value i the stack's last two become their sum, left plus
@@ -97,6 +101,9 @@ struct gemm_fp8 {
      * accumulation): for forward, not for gradients. */
     bool fast;
 };
+#define GEMM_FP8(m_, n_, k_, a_kind, b_kind, c_kind, a_, b_, c_)               \
+    .m = (m_), .n = (n_), .k = (k_), .a_type = (a_kind), .b_type = (b_kind),   \
+    .c_type = (c_kind), .a = (a_), .b = (b_), .c = (c_)
 
 /* Each expert's own rows: group g has rows [offsets[g], offsets[g+1]) of the
  * tensors that have `offsets[groups]` rows in all; possibly none. */
@@ -116,6 +123,9 @@ struct grouped_gemm {
     bool accumulate;
     bool begins; /* as in struct gemm; also for groups without rows */
 };
+#define GEMM_GROUPED(form_, groups_, offsets_, n_, k_, a_, b_, c_)             \
+    .form = (form_), .groups = (groups_), .offsets = (offsets_), .n = (n_),    \
+    .k = (k_), .a = (a_), .b = (b_), .c = (c_)
 
 /* A matrix [n, k] that few rows at a time are multiplied by, C = A B^T, so that
  * reading it takes longest: `groups` of them (experts), each cut into panels of

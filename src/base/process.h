@@ -68,6 +68,9 @@ struct process_library {
     const struct process_symbol *symbols;
     int count;
 };
+#define PROCESS_LIBRARY(name_, file_, symbols_)                                \
+    .name = (name_), .file = (file_), .symbols = (symbols_),                   \
+    .count = sizeof(symbols_) / sizeof(symbols_)[0]
 
 /* *table: zeros after a failure. ERR_UNSUPPORTED says what is missing. */
 enum err process_library_open(const struct process_library *library,

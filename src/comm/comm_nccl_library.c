@@ -28,12 +28,9 @@ static const struct process_symbol symbols[] = { COMM_NCCL_FUNCTIONS(MEMBER) };
 enum err comm_nccl_library_open(struct comm_nccl_library *library)
 {
     static const struct process_library what = {
-        .name = "NCCL: ",
-        .file = FILE_NAME,
+        PROCESS_LIBRARY("NCCL: ", FILE_NAME, symbols),
         .missing = "install libnccl2 or add its folder to LD_LIBRARY_PATH",
-        .old = "install version 2.14 or newer",
-        .symbols = symbols,
-        .count = sizeof symbols / sizeof symbols[0],
+        .old = "install version 2.14 or newer"
     };
     int version = 0;
     TRY(process_library_open(&what, library, sizeof *library));

@@ -219,13 +219,8 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
                        const float *bias, float *y)
 {
     if (infer->held == NULL) {
-        const struct gemm gemm = { .form = GEMM_NT,
-                                   .m = rows,
-                                   .n = out,
-                                   .k = in,
-                                   .a = x,
-                                   .b = infer_lent(infer, block, role),
-                                   .c = y,
+        const struct gemm gemm = { GEMM(GEMM_NT, rows, out, in, x,
+                                        infer_lent(infer, block, role), y),
                                    .bias = bias };
         return infer->kernels->gemm(&infer->ctx, DTYPE_F32, &gemm);
     }
@@ -266,16 +261,9 @@ static enum err experts(void *arg, const struct expert_rows *rows,
     struct infer *infer = arg;
     int b = experts_block(infer, infer->b.number, role);
     if (infer->held == NULL) {
-        const struct grouped_gemm gemm = { .form = role == PARAM_EXPERTS_DOWN
-                                                       ? GEMM_NN
-                                                       : GEMM_NT,
-                                           .groups = rows->experts,
-                                           .offsets = rows->offsets,
-                                           .n = out,
-                                           .k = in,
-                                           .a = x,
-                                           .b = infer_lent(infer, b, role),
-                                           .c = y };
+        const struct grouped_gemm gemm = { GEMM_GROUPED(
+            role == PARAM_EXPERTS_DOWN ? GEMM_NN : GEMM_NT, rows->experts,
+            rows->offsets, out, in, x, infer_lent(infer, b, role), y) };
         return infer->kernels->grouped_gemm(&infer->ctx, DTYPE_F32, &gemm);
     }
     const struct infer_held *held = held_of(infer, b, role);

@@ -33,14 +33,9 @@ static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
                              const void *a, enum param_role role,
                              bool accumulate, void *c)
 {
-    struct grouped_gemm gemm = { .form = form,
-                                 .groups = rows->experts,
-                                 .offsets = rows->offsets,
-                                 .n = n,
-                                 .k = k,
-                                 .a = a,
-                                 .b = weights_of(pass, role),
-                                 .c = c,
+    struct grouped_gemm gemm = { GEMM_GROUPED(form, rows->experts,
+                                              rows->offsets, n, k, a,
+                                              weights_of(pass, role), c),
                                  .accumulate = accumulate };
     return pass->model->kernels->grouped_gemm(
         &pass->model->ctx, pass->model->options.dtype, &gemm);
@@ -54,14 +49,11 @@ static enum err experts_gradient(struct pass *pass,
 {
     if (pass->expert_gradient[role - PARAM_EXPERTS_GATE] == NULL)
         return ERR_OK;
-    struct grouped_gemm gemm = { .form = GEMM_TN,
-                                 .groups = rows->experts,
-                                 .offsets = rows->offsets,
+    struct grouped_gemm gemm = { GEMM_GROUPED(GEMM_TN, rows->experts,
+                                              rows->offsets,
+                                              pass->model->config.d_model, 0, a,
+                                              b, gradient_of(pass, rows, role)),
                                  .m = pass->model->config.ffn_width,
-                                 .n = pass->model->config.d_model,
-                                 .a = a,
-                                 .b = b,
-                                 .c = gradient_of(pass, rows, role),
                                  .accumulate = true,
                                  .begins = pass->model->begins };
     return pass->model->kernels->grouped_gemm(

@@ -166,19 +166,11 @@ enum err model_fp8_linear(struct pass *pass, enum linear linear, int64_t out,
     struct quantized qx = { OPERAND_X, pass->n, in, x, fp8->x, NULL };
     struct quantized qw = { OPERAND_W, out, in, weight, fp8->w, NULL };
     struct gemm_fp8 gemm = {
-        .m = pass->n,
-        .n = out,
-        .k = in,
-        .a_type = FP8_E4M3,
-        .b_type = FP8_E4M3,
-        .c_type = DTYPE_BF16,
-        .a = fp8->x,
-        .b = fp8->w,
-        .c = y,
+        GEMM_FP8(pass->n, out, in, FP8_E4M3, FP8_E4M3, DTYPE_BF16, fp8->x,
+                 fp8->w, y),
         .unscale_a = fp8->unscale + number_of(pass, linear, OPERAND_X),
         .unscale_b = fp8->unscale + number_of(pass, linear, OPERAND_W),
-        .bias = bias,
-        .fast = true,
+        .bias = bias, .fast = true
     };
     TRY(quantize(pass, linear, &qx));
     TRY(quantize(pass, linear, &qw));
@@ -198,31 +190,17 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
     struct quantized qx = { OPERAND_X, pass->n, in, x, NULL, fp8->x };
     struct quantized qw = { OPERAND_W, out, in, weight, NULL, fp8->w };
     struct gemm_fp8 inputs = {
-        .m = pass->n,
-        .n = in,
-        .k = out,
-        .a_type = FP8_E5M2,
-        .b_type = FP8_E4M3,
-        .c_type = DTYPE_BF16,
-        .a = fp8->dy,
-        .b = fp8->w,
-        .c = dx,
+        GEMM_FP8(pass->n, in, out, FP8_E5M2, FP8_E4M3, DTYPE_BF16, fp8->dy,
+                 fp8->w, dx),
         .unscale_a = unscale + number_of(pass, linear, OPERAND_DY),
-        .unscale_b = unscale + number_of(pass, linear, OPERAND_W),
+        .unscale_b = unscale + number_of(pass, linear, OPERAND_W)
     };
     struct gemm_fp8 weights = {
-        .m = out,
-        .n = in,
-        .k = pass->n,
-        .a_type = FP8_E5M2,
-        .b_type = FP8_E4M3,
-        .c_type = DTYPE_F32,
-        .a = fp8->dy_across,
-        .b = fp8->x,
-        .c = dweight,
+        GEMM_FP8(out, in, pass->n, FP8_E5M2, FP8_E4M3, DTYPE_F32,
+                 fp8->dy_across, fp8->x, dweight),
         .unscale_a = inputs.unscale_a,
         .unscale_b = unscale + number_of(pass, linear, OPERAND_X),
-        .accumulate = !model->begins,
+        .accumulate = !model->begins
     };
     TRY(quantize(pass, linear, &qdy));
     TRY(quantize(pass, linear, &qx));

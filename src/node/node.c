@@ -139,9 +139,7 @@ static bool check_owners(struct node *node, char **text, char *others,
 static void read_settings(struct node *node, const char *settings)
 {
     struct site_files files = { node, settings };
-    struct node_child child = { .seconds = FILE_S,
-                                .run = print_site,
-                                .arg = &files };
+    struct node_child child = { NODE_CHILD(FILE_S, print_site, &files) };
     struct buffer out = { 0 };
     char others[2048] = "";
     node_site_defaults(&node->site, node->here);
@@ -248,9 +246,7 @@ static int print_group(void *arg)
 
 static void find_group(struct node *node)
 {
-    struct node_child child = { .seconds = FILE_S,
-                                .run = print_group,
-                                .arg = &node->uid };
+    struct node_child child = { NODE_CHILD(FILE_S, print_group, &node->uid) };
     struct buffer out = { 0 };
     long gid = number_of("SLURM_JOB_GID");
     if (gid < 0)
@@ -328,11 +324,8 @@ static int print_verdict(void *arg)
 static void read_verdict(struct node *node, struct node_verdict *verdict)
 {
     struct verdict_file file = { .folder = node->site.spool, .uid = node->uid };
-    struct node_child child = { .seconds = FILE_S,
-                                .run = print_verdict,
-                                .arg = &file,
-                                .uid = node->uid,
-                                .gid = node->gid };
+    struct node_child child = { NODE_CHILD(FILE_S, print_verdict, &file),
+                                .uid = node->uid, .gid = node->gid };
     struct buffer out = { 0 };
     *verdict = (struct node_verdict){ .bad = false };
     if (node->site.spool[0] == '\0')

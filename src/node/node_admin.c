@@ -113,9 +113,8 @@ static enum finding test_path(struct tested *t, const char *path,
                               const char *without, unsigned *mode)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = FILE_S,
-                                .run = try_to_write,
-                                .arg = (void *)path };
+    struct node_child child = { NODE_CHILD(FILE_S, try_to_write,
+                                           (void *)path) };
     if (*path == '\0')
         return tell(t, NOTHING, "not set: %s", without);
     int code = node_child(&child, &out);
@@ -169,7 +168,7 @@ static int say_hello(void *arg)
 static enum finding test_syslog(struct tested *t)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = FILE_S, .run = say_hello };
+    struct node_child child = { NODE_CHILD(FILE_S, say_hello, NULL) };
     int code = node_child(&child, &out);
     buffer_free(&out);
     return code == 0 ? tell(t, FINE, "answers")

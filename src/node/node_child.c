@@ -151,9 +151,8 @@ static int print_owner(void *arg)
 bool node_child_owned(const char *path, char *why, size_t size)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = OWNER_S,
-                                .run = print_owner,
-                                .arg = (void *)path };
+    struct node_child child = { NODE_CHILD(OWNER_S, print_owner,
+                                           (void *)path) };
     int code = node_child(&child, &out);
     snprintf(why, size, "%s%s", code == NODE_NO_ANSWER ? path : "",
              code == NODE_NO_ANSWER ? " does not answer" : (char *)out.data);

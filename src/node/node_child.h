@@ -26,6 +26,8 @@ struct node_child {
     uid_t uid;
     gid_t gid;
 };
+#define NODE_CHILD(seconds_, run_, arg_)                                       \
+    .seconds = (seconds_), .run = (run_), .arg = (arg_)
 
 /* Returns the exit status, 128 and more for a signal, 126 or 127 for a program
  * that cannot be started (out says why), or NODE_NO_ANSWER. `out` has what came on

@@ -224,11 +224,8 @@ static bool add_processes(struct node_users *users)
 void node_clean_job(struct node *node)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = JOB_S,
-                                .run = remove_jobs,
-                                .arg = node,
-                                .uid = node->uid,
-                                .gid = node->gid };
+    struct node_child child = { NODE_CHILD(JOB_S, remove_jobs, node),
+                                .uid = node->uid, .gid = node->gid };
     int code = node_child(&child, &out);
     if (code != 0)
         node_say(node,
@@ -241,11 +238,8 @@ void node_clean_job(struct node *node)
 static bool clean_user(struct node *node, struct removal *removal)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = OWNER_S,
-                                .run = remove_leavings,
-                                .arg = removal,
-                                .uid = removal->uid,
-                                .gid = PROCESSES_NOBODY };
+    struct node_child child = { NODE_CHILD(OWNER_S, remove_leavings, removal),
+                                .uid = removal->uid, .gid = PROCESSES_NOBODY };
     int code = node_child(&child, &out);
     long removed = out.bytes > 0 ? atol((char *)out.data) : 0;
     if (code != 0)
@@ -292,9 +286,8 @@ bool node_clean_leavings(struct node *node, const char *folder)
     char why[256];
     struct buffer owners = { 0 };
     struct timespec now;
-    struct node_child child = { .seconds = LIST_S,
-                                .run = list_owners,
-                                .arg = (char *)folder };
+    struct node_child child = { NODE_CHILD(LIST_S, list_owners,
+                                           (char *)folder) };
     bool gone = false;
     if (!node->site.enforce || node->wrong[0] != '\0') {
         node_say(node,
@@ -323,9 +316,8 @@ out:
 void node_clean_tell_owner(struct node *node, const char *folder)
 {
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = OWNER_S,
-                                .run = find_most,
-                                .arg = (char *)folder };
+    struct node_child child = { NODE_CHILD(OWNER_S, find_most,
+                                           (char *)folder) };
     if (node_child(&child, &out) == 0)
         node_say(node, "%s stays full: %s there", folder, (char *)out.data);
     else

@@ -117,7 +117,7 @@ void node_gpus_find(struct node *node)
 {
     bool is_new;
     struct buffer out = { 0 };
-    struct node_child child = { .seconds = DRIVER_S, .run = count_gpus };
+    struct node_child child = { NODE_CHILD(DRIVER_S, count_gpus, NULL) };
     int gres = find_gres(node, &is_new), here = 0;
     node->gpus = 0;
     if (gres == 0)

@@ -200,9 +200,7 @@ void node_look(struct node *node, int seconds)
             ? node->phase
             : "epilog";
     snprintf(program, sizeof program, "%s/node-health", node->here);
-    struct node_child child = { .seconds = STEPS_S,
-                                .run = find_steps,
-                                .arg = node };
+    struct node_child child = { NODE_CHILD(STEPS_S, find_steps, node) };
     struct buffer nothing = { 0 };
     node->shared = node_child(&child, &nothing) != 0;
     buffer_free(&nothing);

@@ -95,9 +95,8 @@ static bool write_line(struct node *node, int (*write)(void *arg),
     struct buffer said = { 0 };
     struct line line = { path, text };
     double begin_s = clock_now();
-    struct node_child child = { .seconds = at_most(node->words_left_s, FILE_S),
-                                .run = write,
-                                .arg = &line };
+    struct node_child child = { NODE_CHILD(at_most(node->words_left_s, FILE_S),
+                                           write, &line) };
     if (*hangs || child.seconds <= 0)
         return true;
     int code = node_child(&child, &said);

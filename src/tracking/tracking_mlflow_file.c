@@ -380,13 +380,12 @@ static void mlflow_file_close(void *self)
 }
 
 const struct tracking_sink_ops tracking_mlflow_file_ops = {
-    .name = "mlflow",
-    .bytes = sizeof(struct mlflow_file),
+    TRACKING_SINK("mlflow", struct mlflow_file),
     .wanted = mlflow_file_wanted,
     .check = mlflow_file_check,
     .open = mlflow_file_open,
     .begin = mlflow_file_begin,
     .write = mlflow_file_write,
     .finish = mlflow_file_finish,
-    .close = mlflow_file_close,
+    .close = mlflow_file_close
 };

@@ -333,8 +333,7 @@ static void mlflow_rest_close(void *self)
 }
 
 const struct tracking_sink_ops tracking_mlflow_rest_ops = {
-    .name = "mlflow",
-    .bytes = sizeof(struct mlflow_rest),
+    TRACKING_SINK("mlflow", struct mlflow_rest),
     .pause_s = 0.1, /* what waits meanwhile is one request */
     .wanted = mlflow_rest_wanted,
     .check = mlflow_rest_check,
@@ -342,5 +341,5 @@ const struct tracking_sink_ops tracking_mlflow_rest_ops = {
     .begin = mlflow_rest_begin,
     .write = mlflow_rest_write,
     .finish = mlflow_rest_finish,
-    .close = mlflow_rest_close,
+    .close = mlflow_rest_close
 };

@@ -169,8 +169,7 @@ static enum err prometheus_finish(void *self, enum tracking_end end)
 }
 
 const struct tracking_sink_ops tracking_prometheus_ops = {
-    .name = "prometheus",
-    .bytes = sizeof(struct prometheus),
+    TRACKING_SINK("prometheus", struct prometheus),
     .pause_s = 1.0,
     .wanted = prometheus_wanted,
     .check = prometheus_check,
@@ -178,5 +177,5 @@ const struct tracking_sink_ops tracking_prometheus_ops = {
     .begin = prometheus_begin,
     .write = prometheus_write,
     .finish = prometheus_finish,
-    .close = prometheus_close,
+    .close = prometheus_close
 };

@@ -70,6 +70,7 @@ struct tracking_sink_ops {
     /* What self owns, also when open has failed or self is all zeros. */
     void (*close)(void *self);
 };
+#define TRACKING_SINK(name_, type) .name = (name_), .bytes = sizeof(type)
 
 #define TRACKING_SINK_DECLARED(name)                                           \
     extern const struct tracking_sink_ops tracking_##name##_ops;

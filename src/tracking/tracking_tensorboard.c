@@ -121,11 +121,10 @@ static void tensorboard_close(void *self)
 }
 
 const struct tracking_sink_ops tracking_tensorboard_ops = {
-    .name = "tensorboard",
-    .bytes = sizeof(struct tensorboard),
+    TRACKING_SINK("tensorboard", struct tensorboard),
     .wanted = tensorboard_wanted,
     .open = tensorboard_open,
     .begin = tensorboard_begin,
     .write = tensorboard_write,
-    .close = tensorboard_close,
+    .close = tensorboard_close
 };

@@ -24,13 +24,10 @@ static const struct process_symbol symbols[] = { CUDA_BLAS_FUNCTIONS(MEMBER) };
 enum err cuda_blas_library_open(struct cuda_blas_library *library)
 {
     static const struct process_library what = {
-        .name = "cuBLASLt: ",
-        .file = FILE_NAME,
+        PROCESS_LIBRARY("cuBLASLt: ", FILE_NAME, symbols),
         .missing = "install CUDA's libcublas or add its folder to "
                    "LD_LIBRARY_PATH",
-        .old = "install the libcublas of the CUDA this was built with",
-        .symbols = symbols,
-        .count = sizeof symbols / sizeof symbols[0],
+        .old = "install the libcublas of the CUDA this was built with"
     };
     TRY(process_library_open(&what, library, sizeof *library));
     library->time = cuda_device_time;

@@ -20,12 +20,9 @@ static const struct process_symbol symbols[] = { CUDA_DNN_FUNCTIONS(MEMBER) };
 enum err cuda_dnn_library_open(struct cuda_dnn_library *library)
 {
     static const struct process_library what = {
-        .name = "cuDNN: ",
-        .file = FILE_NAME,
+        PROCESS_LIBRARY("cuDNN: ", FILE_NAME, symbols),
         .missing = "install it or add its folder to LD_LIBRARY_PATH",
-        .old = "install a newer one",
-        .symbols = symbols,
-        .count = sizeof symbols / sizeof symbols[0],
+        .old = "install a newer one"
     };
     return process_library_open(&what, library, sizeof *library);
 }

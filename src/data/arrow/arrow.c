@@ -401,15 +401,13 @@ static int64_t arrow_position(const struct columns_file *file)
     return arrow->batch < file->groups ? arrow->meta.batch[arrow->batch] : 0;
 }
 
-const struct columns_format arrow_format = { .name = "Arrow",
-                                             .group = "record batch",
-                                             .ends = { ".arrow", ".feather" },
-                                             .remedy =
-                                                 "write the file again, not "
-                                                 "packed, in smaller batches",
-                                             .open = arrow_open,
-                                             .choose = arrow_choose,
-                                             .close = arrow_close,
-                                             .begin = arrow_begin,
-                                             .next = arrow_next,
-                                             .position = arrow_position };
+const struct columns_format arrow_format = {
+    COLUMNS_FORMAT("Arrow", "record batch", ".arrow", ".feather"),
+    .remedy = "write the file again, not packed, in smaller batches",
+    .open = arrow_open,
+    .choose = arrow_choose,
+    .close = arrow_close,
+    .begin = arrow_begin,
+    .next = arrow_next,
+    .position = arrow_position
+};

@@ -57,6 +57,8 @@ struct columns_format {
                      struct columns_value *out, bool *more);
     int64_t (*position)(const struct columns_file *file);
 };
+#define COLUMNS_FORMAT(name_, group_, ...)                                     \
+    .name = (name_), .group = (group_), .ends = { __VA_ARGS__ }
 
 extern const struct columns_format parquet_format, arrow_format;
 #define COLUMNS_FORMATS &parquet_format, &arrow_format

@@ -74,15 +74,13 @@ static int64_t parquet_position(const struct columns_file *file)
     return parquet->count > 0 ? parquet->column[0].chunk.begin : 0;
 }
 
-const struct columns_format parquet_format = { .name = "Parquet",
-                                               .group = "row group",
-                                               .ends = { ".parquet" },
-                                               .remedy =
-                                                   "write the file again, with "
-                                                   "pyarrow's defaults",
-                                               .open = parquet_open,
-                                               .choose = parquet_choose,
-                                               .close = parquet_close,
-                                               .begin = parquet_begin,
-                                               .next = parquet_next,
-                                               .position = parquet_position };
+const struct columns_format parquet_format = {
+    COLUMNS_FORMAT("Parquet", "row group", ".parquet"),
+    .remedy = "write the file again, with pyarrow's defaults",
+    .open = parquet_open,
+    .choose = parquet_choose,
+    .close = parquet_close,
+    .begin = parquet_begin,
+    .next = parquet_next,
+    .position = parquet_position
+};

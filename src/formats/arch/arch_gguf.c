@@ -114,16 +114,11 @@ static const struct arch_tensor llama_tensors[] = {
 static const struct arch_tensor qwen2_tensors[] = {
     ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), { 0 },
 };
+#define QK_NORM                                                                \
+    T_ONE(Q_NORM_WEIGHT, "attn_q_norm.weight"),                                \
+        T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight")
 static const struct arch_tensor qwen3_tensors[] = {
-    ENDS,
-    NORMS,
-    OUT,
-    MLP,
-    GATE,
-    APART(QUERIES, KEYS),
-    T_ONE(Q_NORM_WEIGHT, "attn_q_norm.weight"),
-    T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight"),
-    { 0 },
+    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), QK_NORM, { 0 }
 };
 static const struct arch_tensor olmo2_tensors[] = {
     ENDS,
@@ -131,11 +126,10 @@ static const struct arch_tensor olmo2_tensors[] = {
     MLP,
     GATE,
     APART(QUERIES, KEYS),
-    T_ONE(Q_NORM_WEIGHT, "attn_q_norm.weight"),
-    T_ONE(K_NORM_WEIGHT, "attn_k_norm.weight"),
+    QK_NORM,
     T_ONE(NORM_1_WEIGHT, "post_attention_norm.weight"),
     T_ONE(NORM_2_WEIGHT, "post_ffw_norm.weight"),
-    { 0 },
+    { 0 }
 };
 static const struct arch_tensor gpt2_tensors[] = {
     ENDS, NORMS, OUT, MLP, QKV, T_ONE(WPE, "position_embd.weight"), { 0 },

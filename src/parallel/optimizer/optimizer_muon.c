@@ -105,27 +105,14 @@ static enum err iterate(const struct kernels *kernels,
 {
     bool tall = m->rows > m->columns;
     int64_t side = tall ? m->columns : m->rows;
-    const struct gemm gram = { .form = tall ? GEMM_TN : GEMM_NT,
-                               .m = side,
-                               .n = side,
-                               .k = tall ? m->rows : m->columns,
-                               .a = work->x,
-                               .b = work->x,
-                               .c = work->gram };
-    const struct gemm square = { .form = GEMM_NN,
-                                 .m = side,
-                                 .n = side,
-                                 .k = side,
-                                 .a = work->gram,
-                                 .b = work->gram,
-                                 .c = work->square };
-    const struct gemm next = { .form = GEMM_NN,
-                               .m = m->rows,
-                               .n = m->columns,
-                               .k = side,
-                               .a = tall ? work->x : work->square,
-                               .b = tall ? work->square : work->x,
-                               .c = work->next };
+    const struct gemm gram = { GEMM(tall ? GEMM_TN : GEMM_NT, side, side,
+                                    tall ? m->rows : m->columns, work->x,
+                                    work->x, work->gram) };
+    const struct gemm square = { GEMM(GEMM_NN, side, side, side, work->gram,
+                                      work->gram, work->square) };
+    const struct gemm next = { GEMM(
+        GEMM_NN, m->rows, m->columns, side, tall ? work->x : work->square,
+        tall ? work->square : work->x, work->next) };
     TRY(kernels->gemm(ctx, DTYPE_F32, &gram));
     TRY(kernels->gemm(ctx, DTYPE_F32, &square));
     combine(ctx, side * side, NS_B, work->gram, NS_C, work->square);

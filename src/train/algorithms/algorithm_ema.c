@@ -98,13 +98,9 @@ static enum err ema_restore(void *self, const json_t *state)
 }
 
 const struct algorithm_ops algorithm_ema_ops = {
-    .bytes = sizeof(struct ema),
-    .check = ema_check,
-    .needs = ema_needs,
-    .create = ema_create,
-    .begin = ema_begin,
-    .after_update = ema_after_update,
-    .swap = ema_swap,
-    .store = ema_store,
-    .restore = ema_restore,
+    ALGORITHM_OF(struct ema), .check = ema_check,
+    .needs = ema_needs,       .create = ema_create,
+    .begin = ema_begin,       .after_update = ema_after_update,
+    .swap = ema_swap,         .store = ema_store,
+    .restore = ema_restore
 };

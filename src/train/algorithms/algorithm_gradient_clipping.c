@@ -158,10 +158,10 @@ static enum err gradient_clipping_change_gradient(void *self,
 }
 
 const struct algorithm_ops algorithm_gradient_clipping_ops = {
-    .bytes = sizeof(struct gradient_clipping),
+    ALGORITHM_OF(struct gradient_clipping),
     .check = gradient_clipping_check,
     .needs = gradient_clipping_needs,
     .create = gradient_clipping_create,
     .destroy = gradient_clipping_destroy,
-    .change_gradient = gradient_clipping_change_gradient,
+    .change_gradient = gradient_clipping_change_gradient
 };

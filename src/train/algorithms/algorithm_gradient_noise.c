@@ -107,8 +107,7 @@ static enum err gradient_noise_change_gradient(void *self,
 }
 
 const struct algorithm_ops algorithm_gradient_noise_ops = {
-    .bytes = sizeof(struct gradient_noise),
-    .create = gradient_noise_create,
+    ALGORITHM_OF(struct gradient_noise), .create = gradient_noise_create,
     .destroy = gradient_noise_destroy,
-    .change_gradient = gradient_noise_change_gradient,
+    .change_gradient = gradient_noise_change_gradient
 };

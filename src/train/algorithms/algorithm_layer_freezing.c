@@ -82,9 +82,7 @@ static enum err layer_freezing_before_batch(void *self,
 }
 
 const struct algorithm_ops algorithm_layer_freezing_ops = {
-    .bytes = sizeof(struct layer_freezing),
-    .check = layer_freezing_check,
-    .create = layer_freezing_create,
-    .destroy = layer_freezing_destroy,
-    .before_batch = layer_freezing_before_batch,
+    ALGORITHM_OF(struct layer_freezing), .check = layer_freezing_check,
+    .create = layer_freezing_create, .destroy = layer_freezing_destroy,
+    .before_batch = layer_freezing_before_batch
 };

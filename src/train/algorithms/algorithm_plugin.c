@@ -255,7 +255,7 @@ static enum err plugin_restore(void *self, const json_t *state)
 }
 
 const struct algorithm_ops algorithm_plugin_ops = {
-    .bytes = sizeof(struct plugin_algorithms),
+    ALGORITHM_OF(struct plugin_algorithms),
     .create = plugin_create,
     .destroy = plugin_destroy,
     .before_batch = plugin_before_batch,
@@ -263,5 +263,5 @@ const struct algorithm_ops algorithm_plugin_ops = {
     .change_gradient = plugin_change_gradient,
     .after_update = plugin_after_update,
     .store = plugin_store,
-    .restore = plugin_restore,
+    .restore = plugin_restore
 };

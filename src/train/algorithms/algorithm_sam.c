@@ -86,9 +86,6 @@ static enum err sam_after_again(void *self)
 }
 
 const struct algorithm_ops algorithm_sam_ops = {
-    .bytes = sizeof(struct sam),
-    .needs = sam_needs,
-    .create = sam_create,
-    .after_gradient = sam_after_gradient,
-    .after_again = sam_after_again,
+    ALGORITHM_OF(struct sam), .needs = sam_needs, .create = sam_create,
+    .after_gradient = sam_after_gradient, .after_again = sam_after_again
 };

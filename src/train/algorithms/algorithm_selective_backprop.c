@@ -128,9 +128,7 @@ static enum err selective_backprop_before_batch(void *self,
 }
 
 const struct algorithm_ops algorithm_selective_backprop_ops = {
-    .bytes = sizeof(struct selective_backprop),
-    .check = selective_backprop_check,
-    .create = selective_backprop_create,
-    .destroy = selective_backprop_destroy,
-    .before_batch = selective_backprop_before_batch,
+    ALGORITHM_OF(struct selective_backprop), .check = selective_backprop_check,
+    .create = selective_backprop_create, .destroy = selective_backprop_destroy,
+    .before_batch = selective_backprop_before_batch
 };

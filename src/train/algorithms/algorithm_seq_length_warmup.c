@@ -87,9 +87,7 @@ static enum err seq_length_warmup_before_batch(void *self,
 }
 
 const struct algorithm_ops algorithm_seq_length_warmup_ops = {
-    .bytes = sizeof(struct seq_length_warmup),
-    .check = seq_length_warmup_check,
-    .create = seq_length_warmup_create,
-    .begin = seq_length_warmup_begin,
-    .before_batch = seq_length_warmup_before_batch,
+    ALGORITHM_OF(struct seq_length_warmup), .check = seq_length_warmup_check,
+    .create = seq_length_warmup_create, .begin = seq_length_warmup_begin,
+    .before_batch = seq_length_warmup_before_batch
 };

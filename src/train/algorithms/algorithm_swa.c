@@ -100,13 +100,12 @@ static enum err swa_restore(void *self, const json_t *state)
     return ERR_OK;
 }
 
-const struct algorithm_ops algorithm_swa_ops = {
-    .bytes = sizeof(struct swa),
-    .needs = swa_needs,
-    .create = swa_create,
-    .begin = swa_begin,
-    .after_update = swa_after_update,
-    .swap = swa_swap,
-    .store = swa_store,
-    .restore = swa_restore,
-};
+const struct algorithm_ops algorithm_swa_ops = { ALGORITHM_OF(struct swa),
+                                                 .needs = swa_needs,
+                                                 .create = swa_create,
+                                                 .begin = swa_begin,
+                                                 .after_update =
+                                                     swa_after_update,
+                                                 .swap = swa_swap,
+                                                 .store = swa_store,
+                                                 .restore = swa_restore };

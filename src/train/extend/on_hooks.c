@@ -173,9 +173,7 @@ static bool on_hooks_leave(void *self, bool together)
     return true;
 }
 
-const struct listener_ops on_hooks_ops = {
-    .bytes = sizeof(struct on_hooks),
-    .create = on_hooks_create,
-    .handle = on_hooks_handle,
-    .leave = on_hooks_leave,
-};
+const struct listener_ops on_hooks_ops = { LISTENER_OF(struct on_hooks),
+                                           .create = on_hooks_create,
+                                           .handle = on_hooks_handle,
+                                           .leave = on_hooks_leave };

@@ -318,10 +318,7 @@ static enum err on_plugins_restore(void *self, const json_t *state)
 }
 
 const struct listener_ops on_plugins_ops = {
-    .bytes = sizeof(struct on_plugins),
-    .create = on_plugins_create,
-    .destroy = on_plugins_destroy,
-    .handle = on_plugins_handle,
-    .store = on_plugins_store,
-    .restore = on_plugins_restore,
+    LISTENER_OF(struct on_plugins), .create = on_plugins_create,
+    .destroy = on_plugins_destroy,  .handle = on_plugins_handle,
+    .store = on_plugins_store,      .restore = on_plugins_restore
 };

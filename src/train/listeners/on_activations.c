@@ -163,8 +163,7 @@ static enum err on_activations_handle(void *self, enum event event,
 }
 
 const struct listener_ops on_activations_ops = {
-    .bytes = sizeof(struct on_activations),
-    .create_together = on_activations_create,
-    .destroy = on_activations_destroy,
-    .handle = on_activations_handle,
+    LISTENER_OF(struct on_activations),
+    .create_together = on_activations_create, .destroy = on_activations_destroy,
+    .handle = on_activations_handle
 };

@@ -128,9 +128,7 @@ static enum err eval_handle(void *self, enum event event,
                             : ERR_OK;
 }
 
-const struct listener_ops on_eval_ops = {
-    .bytes = sizeof(struct on_eval),
-    .create_together = on_eval_create,
-    .destroy = on_eval_destroy,
-    .handle = eval_handle,
-};
+const struct listener_ops on_eval_ops = { LISTENER_OF(struct on_eval),
+                                          .create_together = on_eval_create,
+                                          .destroy = on_eval_destroy,
+                                          .handle = eval_handle };

@@ -82,9 +82,7 @@ static enum err on_experts_handle(void *self, enum event event,
     return ERR_OK;
 }
 
-const struct listener_ops on_experts_ops = {
-    .bytes = sizeof(struct on_experts),
-    .create = on_experts_create,
-    .destroy = on_experts_destroy,
-    .handle = on_experts_handle,
-};
+const struct listener_ops on_experts_ops = { LISTENER_OF(struct on_experts),
+                                             .create = on_experts_create,
+                                             .destroy = on_experts_destroy,
+                                             .handle = on_experts_handle };

@@ -332,10 +332,7 @@ static enum err on_finish_restore(void *self, const json_t *state)
 }
 
 const struct listener_ops on_finish_ops = {
-    .bytes = sizeof(struct on_finish),
-    .create = on_finish_create,
-    .destroy = on_finish_destroy,
-    .handle = on_finish_handle,
-    .store = on_finish_store,
-    .restore = on_finish_restore,
+    LISTENER_OF(struct on_finish), .create = on_finish_create,
+    .destroy = on_finish_destroy,  .handle = on_finish_handle,
+    .store = on_finish_store,      .restore = on_finish_restore
 };

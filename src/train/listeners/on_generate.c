@@ -404,8 +404,6 @@ static enum err on_generate_handle(void *self, enum event event,
 }
 
 const struct listener_ops on_generate_ops = {
-    .bytes = sizeof(struct on_generate),
-    .create_together = on_generate_create,
-    .destroy = on_generate_destroy,
-    .handle = on_generate_handle,
+    LISTENER_OF(struct on_generate), .create_together = on_generate_create,
+    .destroy = on_generate_destroy, .handle = on_generate_handle
 };

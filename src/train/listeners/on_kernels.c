@@ -37,8 +37,6 @@ static enum err kernels_handle(void *self, enum event event,
     return ERR_OK;
 }
 
-const struct listener_ops on_kernels_ops = {
-    .bytes = sizeof(struct on_kernels),
-    .create = kernels_create,
-    .handle = kernels_handle,
-};
+const struct listener_ops on_kernels_ops = { LISTENER_OF(struct on_kernels),
+                                             .create = kernels_create,
+                                             .handle = kernels_handle };

@@ -103,8 +103,6 @@ static enum err on_memory_handle(void *self, enum event event,
     return monitor_due_now(&on->due, step) ? tell(on->run, step) : ERR_OK;
 }
 
-const struct listener_ops on_memory_ops = {
-    .bytes = sizeof(struct on_memory),
-    .create = on_memory_create,
-    .handle = on_memory_handle,
-};
+const struct listener_ops on_memory_ops = { LISTENER_OF(struct on_memory),
+                                            .create = on_memory_create,
+                                            .handle = on_memory_handle };

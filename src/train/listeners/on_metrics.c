@@ -373,9 +373,7 @@ static enum err metrics_handle(void *self, enum event event,
     return ERR_OK;
 }
 
-const struct listener_ops on_metrics_ops = {
-    .bytes = sizeof(struct on_metrics),
-    .create = metrics_create,
-    .destroy = metrics_destroy,
-    .handle = metrics_handle,
-};
+const struct listener_ops on_metrics_ops = { LISTENER_OF(struct on_metrics),
+                                             .create = metrics_create,
+                                             .destroy = metrics_destroy,
+                                             .handle = metrics_handle };

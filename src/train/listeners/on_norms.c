@@ -160,9 +160,7 @@ static enum err on_norms_handle(void *self, enum event event,
     return on->taking ? after_update(on, step) : ERR_OK;
 }
 
-const struct listener_ops on_norms_ops = {
-    .bytes = sizeof(struct on_norms),
-    .create = on_norms_create,
-    .destroy = on_norms_destroy,
-    .handle = on_norms_handle,
-};
+const struct listener_ops on_norms_ops = { LISTENER_OF(struct on_norms),
+                                           .create = on_norms_create,
+                                           .destroy = on_norms_destroy,
+                                           .handle = on_norms_handle };

@@ -317,9 +317,6 @@ static enum err spike_restore(void *self, const json_t *state)
 }
 
 const struct listener_ops on_spike_ops = {
-    .bytes = sizeof(struct listening_spike),
-    .create_together = spike_create,
-    .handle = spike_handle,
-    .store = spike_store,
-    .restore = spike_restore,
+    LISTENER_OF(struct listening_spike), .create_together = spike_create,
+    .handle = spike_handle, .store = spike_store, .restore = spike_restore
 };

@@ -80,8 +80,6 @@ static enum err stop_create(void *self, const struct run *run)
     return ERR_OK;
 }
 
-const struct listener_ops on_stop_ops = {
-    .bytes = sizeof(struct on_stop),
-    .create = stop_create,
-    .handle = stop_handle,
-};
+const struct listener_ops on_stop_ops = { LISTENER_OF(struct on_stop),
+                                          .create = stop_create,
+                                          .handle = stop_handle };

@@ -372,9 +372,7 @@ static enum err on_system_handle(void *self, enum event event,
     return ERR_OK;
 }
 
-const struct listener_ops on_system_ops = {
-    .bytes = sizeof(struct on_system),
-    .create = on_system_create,
-    .destroy = on_system_destroy,
-    .handle = on_system_handle,
-};
+const struct listener_ops on_system_ops = { LISTENER_OF(struct on_system),
+                                            .create = on_system_create,
+                                            .destroy = on_system_destroy,
+                                            .handle = on_system_handle };

@@ -304,9 +304,7 @@ static enum err tasks_handle(void *self, enum event event,
     return eval_due_handle(&on->due, event, step, asks);
 }
 
-const struct listener_ops on_tasks_ops = {
-    .bytes = sizeof(struct on_tasks),
-    .create_together = on_tasks_create,
-    .destroy = on_tasks_destroy,
-    .handle = tasks_handle,
-};
+const struct listener_ops on_tasks_ops = { LISTENER_OF(struct on_tasks),
+                                           .create_together = on_tasks_create,
+                                           .destroy = on_tasks_destroy,
+                                           .handle = tasks_handle };

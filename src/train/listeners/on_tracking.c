@@ -252,9 +252,7 @@ static bool on_tracking_leave(void *self, bool together)
     return true;
 }
 
-const struct listener_ops on_tracking_ops = {
-    .bytes = sizeof(struct on_tracking),
-    .create = on_tracking_create,
-    .handle = on_tracking_handle,
-    .leave = on_tracking_leave,
-};
+const struct listener_ops on_tracking_ops = { LISTENER_OF(struct on_tracking),
+                                              .create = on_tracking_create,
+                                              .handle = on_tracking_handle,
+                                              .leave = on_tracking_leave };

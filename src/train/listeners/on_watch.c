@@ -354,9 +354,7 @@ static enum err watch_handle(void *self, enum event event,
     return ERR_OK;
 }
 
-const struct listener_ops on_watch_ops = {
-    .bytes = sizeof(struct on_watch),
-    .create = watch_create,
-    .destroy = watch_destroy,
-    .handle = watch_handle,
-};
+const struct listener_ops on_watch_ops = { LISTENER_OF(struct on_watch),
+                                           .create = watch_create,
+                                           .destroy = watch_destroy,
+                                           .handle = watch_handle };

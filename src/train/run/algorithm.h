@@ -75,6 +75,7 @@ struct algorithm_ops {
     enum err (*restore)(void *self, const json_t *state);
 };
 
+#define ALGORITHM_OF(type) .bytes = sizeof(type)
 #define ALGORITHMS_MAX 16
 #define ALGORITHM_TIMES 4
 

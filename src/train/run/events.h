@@ -149,6 +149,9 @@ struct listener_ops {
     bool (*leave)(void *self, bool together);
 };
 
+/* What each says; what it does follows. */
+#define LISTENER_OF(type) .bytes = sizeof(type)
+
 struct listener {
     const char *name; /* begins the text of its failures */
     enum listener_place place;

@@ -490,9 +490,7 @@ static void checkpoint_destroy(void *self)
 }
 
 const struct listener_ops on_checkpoint_ops = {
-    .bytes = sizeof(struct on_checkpoint),
-    .create_together = checkpoint_create,
-    .destroy = checkpoint_destroy,
-    .handle = checkpoint_handle,
-    .leave = checkpoint_leave,
+    LISTENER_OF(struct on_checkpoint), .create_together = checkpoint_create,
+    .destroy = checkpoint_destroy, .handle = checkpoint_handle,
+    .leave = checkpoint_leave
 };
