@@ -1,7 +1,7 @@
 # Tessera: one Makefile for everything. `make help` lists the targets, `make
 # info` shows what was found. Settings may stand in config.mk: V=1 shows
 # commands, WERROR=1 makes warnings errors, SAN=1 builds with ASan and UBSan in
-# build-san/, COVERAGE=1 with gcov's counters in build-cov/, MPI and CUDA are auto, 0 (leave out) or 1 (insist).
+# build-san/, COVERAGE=1 with gcov's counters in build-cov/, MPI, CUDA and EDIT are auto, 0 (leave out) or 1 (insist).
 -include config.mk
 
 VERSION   := 0.1.0
@@ -15,6 +15,7 @@ CXX       := g++
 OPT       ?= -O2 -g
 MPI       ?= auto
 CUDA      ?= auto
+EDIT      ?= auto
 # GPUs' machine code beside that of 80, whose PTX later ones' drivers compile at a first
 # start: 90a (H100, H200), or all, with Blackwell's (100: B200; 120: RTX PRO)
 CUDA_ARCHS ?= 90a
@@ -35,7 +36,7 @@ endif
 # --- what must be there -------------------------------------------------------
 DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
     libconfig-dev libjansson-dev libssl-dev libxxhash-dev libpcre2-dev \
-    libutf8proc-dev libcurl4-openssl-dev zlib1g-dev libzstd-dev libbz2-dev libsnappy-dev libbrotli-dev
+    libutf8proc-dev libcurl4-openssl-dev zlib1g-dev libzstd-dev libbz2-dev libsnappy-dev libbrotli-dev libedit-dev
 PKGS := hdf5 libconfig jansson libcrypto libxxhash libpcre2-8 libutf8proc libcurl zlib libzstd
 have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
 have_packages = $(shell pkg-config --exists $(1) && echo yes)
@@ -45,14 +46,19 @@ MISSING_BUILD := $(if $(and $(call have,gcc pkg-config),$(call have_packages,$(P
 HAVE_MPI  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 HAVE_CUDA := $(if $(and $(NVCC),$(wildcard $(dir $(NVCC))../include/cublasLt.h)),1,0)
+HAVE_EDIT := $(if $(call have_packages,libedit),1,0)
 feature    = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
 WITH_MPI  := $(call feature,MPI)
 WITH_CUDA := $(call feature,CUDA)
+WITH_EDIT := $(call feature,EDIT)
 ifeq ($(WITH_MPI)$(HAVE_MPI)$(MISSING_BUILD),10)
 $(error MPI=1, but pkg-config finds no ompi-c: install OpenMPI's development files or say MPI=0)
 endif
 ifeq ($(WITH_CUDA)$(HAVE_CUDA),10)
 $(error CUDA=1, but there is no nvcc with cublasLt.h: install the CUDA toolkit with cuBLAS, say NVCC=/path/to/nvcc or CUDA=0)
+endif
+ifeq ($(WITH_EDIT)$(HAVE_EDIT),10)
+$(error EDIT=1, but pkg-config finds no libedit: install its development files or say EDIT=0)
 endif
 
 # compressions of data sets that are left out where their library is missing
@@ -132,12 +138,13 @@ endif
 # --- rules ----------------------------------------------------------------------
 # Objects that features change, and the list of all, are made anew where a feature is
 # another than at the last time: they stand in a file, which is written when they differ.
-FEATURES := MPI=$(WITH_MPI) CUDA=$(WITH_CUDA)$(if $(HAVE_CUDNN), cuDNN) $(CUDA_ARCHS) $(CODECS)
+FEATURES := MPI=$(WITH_MPI) CUDA=$(WITH_CUDA)$(if $(HAVE_CUDNN), cuDNN) $(CUDA_ARCHS) $(CODECS) EDIT=$(WITH_EDIT)
+CHAT     := $(B)/src/cmd/chat.o $(B)/src/cmd/chat_edit.o
 FEATURED := $(addprefix $(B)/,kernels/kernels.% kernels/cuda/% healthcheck/% src/comm/% src/data/codec/%)
 $(shell [ ! -e $(B)/features ] || grep -qxF '$(FEATURES)' $(B)/features || echo '$(FEATURES)' > $(B)/features)
 $(B)/features:
 	@mkdir -p $(@D) && echo '$(FEATURES)' > $@
-$(filter $(FEATURED),$(LIB_OBJ) $(NODE_OBJ)) $(LIB): $(B)/features
+$(filter $(FEATURED),$(LIB_OBJ) $(NODE_OBJ)) $(LIB) $(CHAT): $(B)/features
 
 # recipes: (1) is what is said behind the file's name, (2) or of link (1) are flags
 define compile
@@ -164,6 +171,9 @@ $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
 $(B)/src/data/codec/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
+
+$(CHAT): CPPFLAGS += -DTESSERA_WITH_EDIT=$(WITH_EDIT) $(if $(filter 1,$(WITH_EDIT)),$(patsubst -I%,-isystem %,$(shell pkg-config --cflags libedit)))
+$(B)/bin/tessera-chat: LDLIBS += $(if $(filter 1,$(WITH_EDIT)),$(shell pkg-config --libs libedit))
 
 $(B)/healthcheck/%.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 $(B)/healthcheck/health_run.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
@@ -221,6 +231,7 @@ info: ## what was found and what will be built
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
 	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none))"
 	@echo "compression  gz zstd $(filter-out brotlienc,$(CODECS))"
+	@echo "line editing $(WITH_EDIT) (EDIT=$(EDIT); libedit $$(pkg-config --modversion libedit 2>/dev/null || echo none))"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"

@@ -39,6 +39,7 @@ class Tessera(MakefilePackage):
     depends_on("zstd")
     depends_on("bzip2")
     depends_on("brotli")
+    depends_on("libedit")
 
     conflicts("%gcc@:10")
 

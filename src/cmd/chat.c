@@ -20,6 +20,7 @@
 #include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/cmd/chat_edit.h"
 #include "src/cmd/cmd_main.h"
 #include "src/generate/chat_talk.h"
 #include "src/generate/generate_engine.h"
@@ -37,6 +38,9 @@ enum line_got {
 struct line {
     int signals; /* -1: not open */
     bool terminal, ended;
+    struct chat_edit *edit; /* NULL: lines come as the terminal gives them */
+    enum line_got got;      /* while it edits, and what has failed then */
+    enum err failed;
     struct buffer read; /* not taken yet */
     struct buffer line; /* what was lent */
 };
@@ -55,6 +59,7 @@ static enum err line_open(struct line *line)
 static void line_close(struct line *line)
 {
     fsio_close(line->signals);
+    chat_edit_destroy(line->edit);
     buffer_free(&line->read);
     buffer_free(&line->line);
 }
@@ -69,8 +74,7 @@ static bool line_interrupted(struct line *line)
     return came;
 }
 
-/* More input, or what ends it; *got stays LINE_TEXT as long as it goes on.
- */
+/* More input, or what ends it; *got stays LINE_TEXT as long as it goes on. */
 static enum err line_wait(struct line *line, enum line_got *got)
 {
     struct pollfd of[2] = { { .fd = line->signals, .events = POLLIN },
@@ -97,12 +101,6 @@ static enum err line_wait(struct line *line, enum line_got *got)
     return ERR_OK;
 }
 
-static void line_prompt(const struct line *line, const char *prompt)
-{
-    if (line->terminal)
-        fputs(prompt, stderr);
-}
-
 /* Takes the first line off what was read; all of it at the end of the input. */
 static enum err line_take(struct line *line, size_t *bytes)
 {
@@ -119,6 +117,46 @@ static enum err line_take(struct line *line, size_t *bytes)
     return ERR_OK;
 }
 
+/* For the editor: the next byte, unless the line ends otherwise. */
+static int line_byte(void *arg)
+{
+    struct line *line = arg;
+    struct buffer *input = &line->read;
+    while (input->bytes == 0 && !line->ended && line->got == LINE_TEXT &&
+           line->failed == ERR_OK)
+        line->failed = line_wait(line, &line->got);
+    if (input->bytes == 0 || line->got != LINE_TEXT)
+        return -1;
+    uint8_t byte = input->data[0];
+    memmove(input->data, input->data + 1, --input->bytes);
+    return byte;
+}
+
+static enum err line_edited(struct line *line, const char *prompt,
+                            enum line_got *got, size_t *bytes)
+{
+    *bytes = 0;
+    line->got = LINE_TEXT;
+    const char *text = chat_edit_line(line->edit, prompt, bytes);
+    *got = line->got;
+    line->ended |= text == NULL && line->got == LINE_TEXT;
+    TRY(line->failed);
+    return text != NULL ? buffer_add(&line->line, text, *bytes) : ERR_OK;
+}
+
+static enum err line_plain(struct line *line, const char *prompt,
+                           enum line_got *got, size_t *bytes)
+{
+    const struct buffer *input = &line->read;
+    if (line->terminal)
+        fputs(prompt, stderr);
+    while (
+        !line->ended && *got == LINE_TEXT &&
+        (input->bytes == 0 || memchr(input->data, '\n', input->bytes) == NULL))
+        TRY(line_wait(line, got));
+    return *got == LINE_TEXT ? line_take(line, bytes) : ERR_OK;
+}
+
 /* The next line of standard input, without its end, lent until the next call.
  *
  * Lines are put together until one does not end with a backslash, which becomes
@@ -128,31 +166,23 @@ static enum err line_read(struct line *line, const char *prompt,
                           enum line_got *got, const char **text, size_t *bytes)
 {
     size_t taken = 0;
+    bool goes_on = true;
     *got = LINE_TEXT;
     line->line.bytes = 0;
-    line_prompt(line, prompt);
-    for (;;) {
-        while (!line->ended &&
-               (line->read.bytes == 0 ||
-                memchr(line->read.data, '\n', line->read.bytes) == NULL)) {
-            TRY(line_wait(line, got));
-            if (*got != LINE_TEXT) {
-                line->read.bytes = 0;
-                return ERR_OK;
-            }
-        }
-        if (line->ended && line->read.bytes == 0 && line->line.bytes == 0) {
-            *got = LINE_END;
+    for (; goes_on; prompt = "... ") {
+        TRY((line->edit != NULL ? line_edited : line_plain)(line, prompt, got,
+                                                            &taken));
+        if (*got != LINE_TEXT) {
+            line->read.bytes = 0;
             return ERR_OK;
         }
-        TRY(line_take(line, &taken));
-        bool goes_on = taken > 0 && !line->ended &&
-                       line->line.data[line->line.bytes - 1] == '\\';
-        if (!goes_on)
-            break;
-        line->line.data[line->line.bytes - 1] = '\n';
-        line_prompt(line, "... ");
+        goes_on = taken > 0 && !line->ended &&
+                  line->line.data[line->line.bytes - 1] == '\\';
+        if (goes_on)
+            line->line.data[line->line.bytes - 1] = '\n';
     }
+    if (line->ended && line->line.bytes == 0)
+        *got = LINE_END;
     TRY(buffer_add(&line->line, "", 1));
     *text = (const char *)line->line.data;
     *bytes = line->line.bytes - 1;
@@ -297,6 +327,7 @@ static enum err run(const struct options *options, int *exit_code)
     TRY_OUT(line_open(&chat.line));
     TRY_OUT(generate_engine_open(options->into, &otherwise, &chat.engine));
     TRY_OUT(start(&chat));
+    chat.line.edit = chat_edit_create(line_byte, &chat.line);
     TRY_OUT(talk(&chat));
 out:
     chat_talk_destroy(chat.talk);

@@ -149,7 +149,6 @@ struct listener_ops {
     bool (*leave)(void *self, bool together);
 };
 
-/* What each says; what it does follows. */
 #define LISTENER_OF(type) .bytes = sizeof(type)
 
 struct listener {
