@@ -124,7 +124,7 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: archs all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
-    layers man reference format install uninstall clean tiny-data soak-ckpt soak-cluster storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node deb
+    layers man reference format install uninstall clean tiny-data soak-ckpt soak-cluster storm doors matrix simulate growth name-culprit plan-random predict recipes other-debian slurm-versions install-node deb
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)

@@ -335,6 +335,9 @@ name-culprit: all tiny-data $(B)/tests/test_comm_beat_dead ## ranks that hang or
 predict: $(B)/predict ## step times of tessera-plan --gpu beside published ones (ROWS=1: each row)
 	@$(B)/predict $(if $(ROWS),rows)
 
+recipes: $(addprefix $(B)/bin/tessera,-plan -data -job) $(B)/bin/tessera ## heads of the recipes for GPUs beside tessera-plan (UPDATE=1 writes them)
+	@TESSERA_BIN=$(B)/bin tests/recipes $(if $(filter-out 0,$(UPDATE)),--update) jobs/conf/*.cfg
+
 growth: $(GROWN) ## how cost grows with ranks, as one rank of 64 to 4,096 (GROWTH=16384; ROW=TEXT: rows with it)
 	GROWTH=$(or $(GROWTH),4096) ROW="$(ROW)" $(GROWN)
 
