@@ -374,21 +374,6 @@ near() { # A B: within a millionth
     [ "$count" -ge 15 ]
 }
 
-@test "README's plan for GPUs says what the program says" {
-    gpus
-    cd "$BATS_TEST_DIRNAME/.."
-    read -ra words <<<"$(sed -n '/^    build.*tessera-plan.*llama3-8b/,/[^\\]$/p' README.md |
-        tr -d '\\\n')"
-    [ "${words[-1]}" = 10GiB ]
-    plan 0 "${words[@]:1}"
-    numbers=$(sed -n '/^says what it takes before/,/quicker\./p' README.md | sed '/quicker/s/quicker.*//' |
-        grep -oE '[0-9]+[.,][0-9]+' | tr -d ,)
-    [ "$(wc -w <<<"$numbers")" -eq 8 ]
-    for number in $numbers; do
-        [[ "$output" == *[!0-9]"$number"[!0-9]* ]] || { echo "$number: $output"; return 1; }
-    done
-}
-
 @test "predicted steps beside published ones, of a GPU that was left out, too" {
     cd "$BATS_TEST_DIRNAME/.."
     last() { # the number behind NAME=, the last of them
