@@ -17,12 +17,8 @@ setup() {
 }
 
 fails() { # CODE TEXT ARGUMENT...
-    local code=$1 text=$2
-    shift 2
-    run "$DATA" tokenize "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
-        [ "${#lines[@]}" -eq 1 ]
+    ends "$1" "$2" "$DATA" tokenize "${@:3}"
+    [[ "$output" == "tessera-data: "* && "${#lines[@]}" -eq 1 ]]
 }
 
 # kill_and_resume: the digest of packed conversations, undisturbed and killed
@@ -105,7 +101,7 @@ fails() { # CODE TEXT ARGUMENT...
     fails 93 "no.jinja: line 1: raise_exception: not today" --chat \
         --template no.jinja --out x talk.jsonl
     printf '{"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]}' >bad.jsonl
-    fails 93 "bad.jsonl:1: 'messages[1].role' is 'bot'" --chat --out x bad.jsonl
+    fails 93 "bad.jsonl:1: 'messages?1?.role' is 'bot'" --chat --out x bad.jsonl
     fails 93 "too-long" --chat --too-long refuse --out x talk.jsonl
     [ ! -e x ]
 }

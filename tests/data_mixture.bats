@@ -53,11 +53,8 @@ last_streams() { # RUN
 }
 
 refused() { # CODE TEXT [key=value ...]: by a run that never begins
-    local code=$1 text=$2
-    shift 2
     rm -rf "$DIR/refused"
-    run -"$code" tiny 1 "$DIR/refused" "data.train=$DIR/data" "$@"
-    [[ "$output" == *"$text"* ]]
+    ends "$1" "$2" tiny 1 "$DIR/refused" "data.train=$DIR/data" "${@:3}"
 }
 
 @test "a mixture follows its schedule" {

@@ -21,10 +21,7 @@ nearest() {
 }
 
 plan() { # EXIT ARGUMENT ...
-    local want=$1
-    shift
-    run "$PLAN" "$@"
-    [ "$status" -eq "$want" ] || { echo "$status: $output"; return 1; }
+    ends "$1" "" "$PLAN" "${@:2}"
 }
 
 @test "every preset has its published number of parameters" {
@@ -289,8 +286,7 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
     bad "16 ranks" train.global_batch=16 --ranks 16
     bad "not divisible" train.global_batch=9 parallel.slots=4
     bad "data.seq_len" model.preset=mpt-tiny data.seq_len=4096
-    run "$PLAN"
-    [ "$status" -eq 64 ]
+    plan 64
     "$PLAN" --help | grep -q -- --write-rate
     "$PLAN" --version | grep -q tessera
 }
@@ -393,12 +389,10 @@ near() { # A B: within a millionth
 @test "recipes for GPUs fit, and their heads say what the plan says" {
     gpus
     cd "$BATS_TEST_DIRNAME/.."
-    run tests/recipes jobs/conf/*.cfg
-    [[ "$output" == "recipes: ok, "1[1-9]" heads" ]] || { echo "$output"; return 1; }
+    ends 0 "recipes: ok, 1[1-9] heads" tests/recipes jobs/conf/*.cfg
     while read -r edit told; do
         sed "$edit" jobs/conf/sft-mpt-7b-dolly.cfg >"$DIR/head.cfg"
-        run tests/recipes "$DIR/head.cfg"
-        [[ "$status" -eq 1 && "$output" == *"$told"* ]] || { echo "$edit: $output"; return 1; }
+        ends 1 "$told" tests/recipes "$DIR/head.cfg"
     done <<'TABLE'
 s/hours.0/hours\x209/ # planned: 8
 s/nodes.1/nodes\x202/ give parallel.slots=16

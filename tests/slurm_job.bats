@@ -363,6 +363,28 @@ END
     user tessera-sweep sweep.cfg --slurm 2>&1 | grep 'all 2 runs are finished'
 }
 
+# template KIND OPTIONS ARGUMENT...: a job of share/tessera/KIND.sbatch, which completes
+template() {
+    user "TESSERA_SPARES=0 sbatch --parsable --ntasks-per-node=1 $2 --time=20 --output=$1.out" \
+        "${TEMPLATE/pretrain/$1} ${*:3}" >"$DIR/$1.job"
+    within 300 ended "$1"
+    state_is "$1" COMPLETED || { cat "$home/$1.out" && false; }
+}
+
+@test "a job of each kind by its template: data, a sweep, a fine-tuning, scores" {
+    local eval="tessera-eval runs/tuned --perplexity data/eval --out one.json"
+    cp "$DIR/text" "$home"
+    echo 'config = "run.cfg"; dir = "runs/grid"; grid = ({ key = "train.max_duration"; values = "3ba | 5ba"; });' >"$home/grid.cfg"
+    template data --cpus-per-task=1 tokenize --seq-len 64 --eval-fraction 0.05 --out again text
+    diff -r "$home/data" "$home/again"
+    template sweep "--cpus-per-task=1 --array=1" grid.cfg
+    template finetune --nodes=2 run.cfg run.dir=runs/tuned model.weights=runs/grid/001-train.max_duration=5ba train.max_duration=4ba
+    template eval "--nodes=2 --cpus-per-task=1" ${eval#*eval } --out two.json
+    user "$eval"
+    cmp "$home/one.json" "$home/two.json"
+    grep 'weights are there once a node' "$home/eval.out" # of two ranks
+}
+
 @test "a file STOP ends the job for good, and its removal lets it go on" {
     submit stop --nodes=1
     within 180 trained stop 40

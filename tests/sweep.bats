@@ -27,13 +27,6 @@ grid = ( { key = "optimizer.lr"; values = "1e-4 | 5e-3"; },
 END
 }
 
-gone() { # PID...
-    local p
-    for p in "$@"; do
-        [ ! -e "/proc/$p" ] || return 1
-    done
-}
-
 sweep() {
     "$BIN/tessera-sweep" "$DIR/sweep.cfg" "$@"
 }
