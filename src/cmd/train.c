@@ -19,6 +19,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/base/settings/options.h"
 #include "src/comm/comm.h"
@@ -144,6 +145,8 @@ static int train(int argc, char **argv)
     struct err_kept loading;
     err_keep(&loading, loaded);
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
+    if (memory_address_space() != SIZE_MAX)
+        memory_share_heap(); /* before there are threads */
     TRY_OUT(stop_install());
     TRY_OUT(stop_outlive_readers());
     TRY_OUT(stop_watch());

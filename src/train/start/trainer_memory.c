@@ -46,8 +46,6 @@ static enum err measure_place(struct run *run)
     topology_destroy(t);
     size_t available = memory_available("");
     size_t space = memory_address_space();
-    if (space != SIZE_MAX)
-        memory_share_heap();
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)sharing + memory_resident();
