@@ -8,8 +8,9 @@
  *
  * --json: one line with MFU, low, expected and high, to stand beside what is
  * measured: shares of the rates, which are the best that
- * users have measured (predict_ranges). --gpus: each of N has that batch, and what
- * it exchanges is behind its step whole, by half or not at all.
+ * users have measured (predict_ranges). --gpus: each of N, of tessera-plan's nodes, has
+ * that batch and updates its part, and what it exchanges (train_exchange.h) is behind its
+ * step whole, by half or not at all; parallel.shard_degree is of the N.
  *
  * --ranks: this is one of so many, 8 a node, that share the batch under zero2 or
  * zero3; messages take no time (predict_ranks).
@@ -22,10 +23,11 @@
 #include "src/base/new.h"
 #include "src/comm/comm.h"
 #include "src/plan/plan_gpu.h"
-#include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
+#include "tests/gpu/predict_gpus.h"
 #include "tests/gpu/predict_rate.h"
 #include "tests/growth/stub_comm.h"
 
@@ -33,6 +35,7 @@
 #pragma weak stub_comm_create
 
 #define OVERRIDES_MAX 64
+#define DEGREE "parallel.shard_degree="
 
 enum { LOW, EXPECTED, HIGH, RANGES };
 
@@ -46,11 +49,10 @@ static const struct {
     { "high", 0.95, 1.0, 0.875, 0.0 },
 };
 
-#define LINK_SHARE 0.8 /* of a link's rate */
-
 struct options {
     bool shapes, documents, json;
     int gpus, ranks;
+    int degree; /* of zero3 over the gpus; 0: all */
     const struct plan_gpu *gpu, *h200;
 };
 
@@ -65,8 +67,9 @@ struct step {
     struct model *model;
     struct replica *replica;
     struct leaf leaf;
-    struct notebook book;
+    struct notebook book, batch; /* of the step, and of it before the update */
     struct memory_plan plan;
+    struct predict_gpus gpus;
 };
 
 /* An H200: products, copies and attention as far as its users have measured
@@ -189,6 +192,8 @@ static enum err parse(int argc, char **argv, struct step *step)
             TRY(parse_option(argv + i, o, &used));
         else if (count == OVERRIDES_MAX)
             return err_set(ERR_USAGE, "%s: too many settings", argv[i]);
+        else if (strncmp(argv[i], DEGREE, strlen(DEGREE)) == 0)
+            o->degree = atoi(argv[i] + strlen(DEGREE));
         else if (strchr(argv[i], '=') != NULL)
             overrides[count++] = argv[i];
         else {
@@ -223,16 +228,19 @@ static enum err make(struct step *step)
     if (trainer_backend_plan(s, &planned) != ERR_OK)
         fprintf(stderr, "predict: built without CUDA: scratch is left out\n");
     step->kernels = predict_table(planned);
-    struct train_memory_place place = { .kernels = step->kernels,
-                                        .threads = 1,
-                                        .ranks = step->options.ranks };
     if (step->options.ranks > 1)
         step->comm =
             stub_comm_create(step->options.ranks / 2, step->options.ranks, 8);
     else
         TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
-    TRY(train_memory_plan(s, &place, &step->plan));
     TRY(params_create(config, &step->params));
+    step->gpus = (struct predict_gpus){ .gpu = step->options.gpu,
+                                        .gpus = step->options.gpus,
+                                        .degree = step->options.degree,
+                                        .ranks = step->options.ranks,
+                                        .settings = s,
+                                        .kernels = step->kernels };
+    TRY(predict_gpus_memory(&step->gpus, &step->plan));
     TRY(train_memory_model(s, 1, &options));
     options.stream = &step->book;
     TRY(model_create(config, step->params, step->kernels, &options,
@@ -276,6 +284,7 @@ static enum err run(struct step *step)
         TRY_OUT(replica_end_leaf(replica));
     }
     TRY_OUT(replica_finish_batch(replica));
+    step->batch = step->book;
     TRY_OUT(replica_gradient_norm(replica, &norm));
     TRY_OUT(replica_update(replica, &step_of));
 out:
@@ -397,28 +406,22 @@ static double device_seconds(const struct notebook *book, double *launches)
     return device_s;
 }
 
-/* What a GPU receives of gradients (4 bytes) and weights (2), once a step, under
- * zero2 and zero3 with each microbatch; zero3 has the weights twice. */
-static double exchange_seconds(const struct step *step)
+/* Each of the GPUs updates its part; ddp's all of it. */
+static double all_seconds(const struct step *step, double *launches)
 {
-    const struct train_settings *s = &step->settings;
-    const struct plan_gpu *gpu = step->options.gpu;
-    int strategy = (int)s->parallel.strategy;
-    double n = step->options.gpus, near = fmin(n, gpu->node_gpus);
-    double turns = strategy == REPLICA_ZERO2 || strategy == REPLICA_ZERO3
-                       ? replica_microsteps(step->replica)
-                       : 1;
-    double bytes = strategy == REPLICA_ZERO3 ? 8.0 * turns : 4.0 * turns + 2.0;
-    bytes *= (double)step->params->numel / LINK_SHARE;
-    return bytes * ((near - 1) / n / gpu->link_bytes_per_s +
-                    (n - near) / n / gpu->network_bytes_per_s);
+    double before, all_s = device_seconds(&step->book, launches);
+    double batch_s = device_seconds(&step->batch, &before);
+    bool ddp = step->settings.parallel.strategy == REPLICA_DDP;
+    return batch_s + (all_s - batch_s) / (ddp ? 1 : step->options.gpus);
 }
 
 /* MFU within each range, and the sheet's figures that all is a share of. */
-static void print_json(const struct step *step)
+static enum err print_json(const struct step *step)
 {
     const struct plan_gpu *gpu = step->options.gpu;
     const struct predict_rates best = rates;
+    double exchange_s;
+    TRY(predict_gpus_exchange(&step->gpus, step->params, &exchange_s));
     printf("{\"model\": \"%s\", \"gpu\": \"%s\", \"gpus\": %d, "
            "\"peak_tflops\": %.1f, \"memory_gbps\": %.0f, \"mfu\": {",
            model_preset_names[step->settings.model.preset], gpu->name,
@@ -432,14 +435,15 @@ static void print_json(const struct step *step)
         rates.own_forward = best.own_forward * attention;
         rates.own_backward = best.own_backward * attention;
         rates.bandwidth = best.bandwidth * predict_ranges[i].bandwidth;
-        double device_s = device_seconds(&step->book, &launches);
+        double device_s = all_seconds(step, &launches);
         double seconds = fmax(device_s, launches * rates.launch_s) +
-                         predict_ranges[i].exposed * exchange_seconds(step);
+                         predict_ranges[i].exposed * exchange_s;
         printf("%s\"%s\": %.3f", i > 0 ? ", " : "", predict_ranges[i].name,
                step_flops(step) / seconds / rates.peak);
     }
     rates = best;
     printf("}}\n");
+    return ERR_OK;
 }
 
 static void print_table(struct step *step)
@@ -465,7 +469,7 @@ static enum err report(struct step *step)
 {
     const struct plan_gpu *gpu = step->options.gpu;
     if (step->options.json)
-        print_json(step);
+        TRY(print_json(step));
     else
         print_table(step);
     if (step->plan.total > (size_t)gpu->memory_bytes)
