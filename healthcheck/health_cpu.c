@@ -111,8 +111,8 @@ static enum err cpu_product(const struct cpu_gemm *test, float *out)
     struct kernel_ctx ctx = { .threads = 1,
                               .scratch = out + CPU_ELEMENTS,
                               .scratch_bytes = test->product_bytes - bytes };
-    struct gemm gemm = { GEMM(GEMM_NN, CPU_SIDE, CPU_SIDE, CPU_SIDE, test->a,
-                              test->b, out) };
+    struct gemm gemm = { GEMM_OF(GEMM_NN, CPU_SIDE, CPU_SIDE, CPU_SIDE, test->a,
+                                 test->b, out) };
     return test->kernels->gemm(&ctx, DTYPE_F32, &gemm);
 }
 

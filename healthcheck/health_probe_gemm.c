@@ -37,7 +37,8 @@ struct gemm_probe {
 static enum err gemm_product(const struct gemm_probe *test, void *c)
 {
     int64_t side = test->probe->side;
-    struct gemm gemm = { GEMM(GEMM_NT, side, side, side, test->a, test->b, c) };
+    struct gemm gemm = { GEMM_OF(GEMM_NT, side, side, side, test->a, test->b,
+                                 c) };
     return test->gpu.gpus->kernels->gemm(&test->gpu.ctx, DTYPE_BF16, &gemm);
 }
 

@@ -59,7 +59,7 @@ struct gemm {
     bool begins;
 };
 /* What every product says; what else it says follows. */
-#define GEMM(form_, m_, n_, k_, a_, b_, c_)                                    \
+#define GEMM_OF(form_, m_, n_, k_, a_, b_, c_)                                 \
     .form = (form_), .m = (m_), .n = (n_), .k = (k_), .a = (a_), .b = (b_),    \
     .c = (c_)
 
@@ -101,7 +101,7 @@ struct gemm_fp8 {
      * accumulation): for forward, not for gradients. */
     bool fast;
 };
-#define GEMM_FP8(m_, n_, k_, a_kind, b_kind, c_kind, a_, b_, c_)               \
+#define GEMM_FP8_OF(m_, n_, k_, a_kind, b_kind, c_kind, a_, b_, c_)            \
     .m = (m_), .n = (n_), .k = (k_), .a_type = (a_kind), .b_type = (b_kind),   \
     .c_type = (c_kind), .a = (a_), .b = (b_), .c = (c_)
 
@@ -123,7 +123,7 @@ struct grouped_gemm {
     bool accumulate;
     bool begins; /* as in struct gemm; also for groups without rows */
 };
-#define GEMM_GROUPED(form_, groups_, offsets_, n_, k_, a_, b_, c_)             \
+#define GEMM_GROUPED_OF(form_, groups_, offsets_, n_, k_, a_, b_, c_)          \
     .form = (form_), .groups = (groups_), .offsets = (offsets_), .n = (n_),    \
     .k = (k_), .a = (a_), .b = (b_), .c = (c_)
 

@@ -12,7 +12,6 @@ void chat_edit_destroy(struct chat_edit *edit);
 /* A line without its end, lent until the next call; NULL: byte() or Ctrl-D ended it. */
 const char *chat_edit_line(struct chat_edit *edit, const char *prompt,
                            size_t *bytes);
-
 #if !TESSERA_WITH_EDIT
 #define chat_edit_create(byte, arg) ((void)(byte), NULL)
 #define chat_edit_destroy(edit) ((void)(edit))

@@ -219,8 +219,8 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
                        const float *bias, float *y)
 {
     if (infer->held == NULL) {
-        const struct gemm gemm = { GEMM(GEMM_NT, rows, out, in, x,
-                                        infer_lent(infer, block, role), y),
+        const struct gemm gemm = { GEMM_OF(GEMM_NT, rows, out, in, x,
+                                           infer_lent(infer, block, role), y),
                                    .bias = bias };
         return infer->kernels->gemm(&infer->ctx, DTYPE_F32, &gemm);
     }
@@ -261,7 +261,7 @@ static enum err experts(void *arg, const struct expert_rows *rows,
     struct infer *infer = arg;
     int b = experts_block(infer, infer->b.number, role);
     if (infer->held == NULL) {
-        const struct grouped_gemm gemm = { GEMM_GROUPED(
+        const struct grouped_gemm gemm = { GEMM_GROUPED_OF(
             role == PARAM_EXPERTS_DOWN ? GEMM_NN : GEMM_NT, rows->experts,
             rows->offsets, out, in, x, infer_lent(infer, b, role), y) };
         return infer->kernels->grouped_gemm(&infer->ctx, DTYPE_F32, &gemm);

@@ -37,9 +37,9 @@ static enum err product(void *arg, enum linear linear, enum param_role role,
     const struct model *model = pass->model;
     enum dtype dtype = model->options.dtype;
     bool widens = linear == LINEAR_ROUTER && dtype != DTYPE_F32;
-    struct gemm gemm = { GEMM(GEMM_NT, pass->n, out, in, x,
-                              pass_weight(pass, role),
-                              widens ? model->ws.router_logits : y),
+    struct gemm gemm = { GEMM_OF(GEMM_NT, pass->n, out, in, x,
+                                 pass_weight(pass, role),
+                                 widens ? model->ws.router_logits : y),
                          .bias = bias };
     if (in_fp8(pass, linear))
         return model_fp8_linear(pass, linear, out, in, x, gemm.b, bias, y);
@@ -53,7 +53,7 @@ enum err model_multiply(const struct model *model, enum gemm_form form,
                         int64_t m, int64_t n, int64_t k, const void *a,
                         const void *b, void *c)
 {
-    struct gemm gemm = { GEMM(form, m, n, k, a, b, c) };
+    struct gemm gemm = { GEMM_OF(form, m, n, k, a, b, c) };
     assert(form != GEMM_TN);
     return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
 }
@@ -62,7 +62,7 @@ enum err model_add_product(const struct model *model, bool begins, int64_t m,
                            int64_t n, int64_t k, const void *a, const void *b,
                            float *c)
 {
-    struct gemm gemm = { GEMM(GEMM_TN, m, n, k, a, b, c), .accumulate = true,
+    struct gemm gemm = { GEMM_OF(GEMM_TN, m, n, k, a, b, c), .accumulate = true,
                          .begins = begins };
     return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
 }

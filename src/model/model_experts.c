@@ -33,9 +33,9 @@ static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
                              const void *a, enum param_role role,
                              bool accumulate, void *c)
 {
-    struct grouped_gemm gemm = { GEMM_GROUPED(form, rows->experts,
-                                              rows->offsets, n, k, a,
-                                              weights_of(pass, role), c),
+    struct grouped_gemm gemm = { GEMM_GROUPED_OF(form, rows->experts,
+                                                 rows->offsets, n, k, a,
+                                                 weights_of(pass, role), c),
                                  .accumulate = accumulate };
     return pass->model->kernels->grouped_gemm(
         &pass->model->ctx, pass->model->options.dtype, &gemm);
@@ -49,13 +49,13 @@ static enum err experts_gradient(struct pass *pass,
 {
     if (pass->expert_gradient[role - PARAM_EXPERTS_GATE] == NULL)
         return ERR_OK;
-    struct grouped_gemm gemm = { GEMM_GROUPED(GEMM_TN, rows->experts,
-                                              rows->offsets,
-                                              pass->model->config.d_model, 0, a,
-                                              b, gradient_of(pass, rows, role)),
-                                 .m = pass->model->config.ffn_width,
-                                 .accumulate = true,
-                                 .begins = pass->model->begins };
+    struct grouped_gemm gemm = {
+        GEMM_GROUPED_OF(GEMM_TN, rows->experts, rows->offsets,
+                        pass->model->config.d_model, 0, a, b,
+                        gradient_of(pass, rows, role)),
+        .m = pass->model->config.ffn_width, .accumulate = true,
+        .begins = pass->model->begins
+    };
     return pass->model->kernels->grouped_gemm(
         &pass->model->ctx, pass->model->options.dtype, &gemm);
 }

@@ -166,8 +166,8 @@ enum err model_fp8_linear(struct pass *pass, enum linear linear, int64_t out,
     struct quantized qx = { OPERAND_X, pass->n, in, x, fp8->x, NULL };
     struct quantized qw = { OPERAND_W, out, in, weight, fp8->w, NULL };
     struct gemm_fp8 gemm = {
-        GEMM_FP8(pass->n, out, in, FP8_E4M3, FP8_E4M3, DTYPE_BF16, fp8->x,
-                 fp8->w, y),
+        GEMM_FP8_OF(pass->n, out, in, FP8_E4M3, FP8_E4M3, DTYPE_BF16, fp8->x,
+                    fp8->w, y),
         .unscale_a = fp8->unscale + number_of(pass, linear, OPERAND_X),
         .unscale_b = fp8->unscale + number_of(pass, linear, OPERAND_W),
         .bias = bias, .fast = true
@@ -190,14 +190,14 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
     struct quantized qx = { OPERAND_X, pass->n, in, x, NULL, fp8->x };
     struct quantized qw = { OPERAND_W, out, in, weight, NULL, fp8->w };
     struct gemm_fp8 inputs = {
-        GEMM_FP8(pass->n, in, out, FP8_E5M2, FP8_E4M3, DTYPE_BF16, fp8->dy,
-                 fp8->w, dx),
+        GEMM_FP8_OF(pass->n, in, out, FP8_E5M2, FP8_E4M3, DTYPE_BF16, fp8->dy,
+                    fp8->w, dx),
         .unscale_a = unscale + number_of(pass, linear, OPERAND_DY),
         .unscale_b = unscale + number_of(pass, linear, OPERAND_W)
     };
     struct gemm_fp8 weights = {
-        GEMM_FP8(out, in, pass->n, FP8_E5M2, FP8_E4M3, DTYPE_F32,
-                 fp8->dy_across, fp8->x, dweight),
+        GEMM_FP8_OF(out, in, pass->n, FP8_E5M2, FP8_E4M3, DTYPE_F32,
+                    fp8->dy_across, fp8->x, dweight),
         .unscale_a = inputs.unscale_a,
         .unscale_b = unscale + number_of(pass, linear, OPERAND_X),
         .accumulate = !model->begins

@@ -105,12 +105,12 @@ static enum err iterate(const struct kernels *kernels,
 {
     bool tall = m->rows > m->columns;
     int64_t side = tall ? m->columns : m->rows;
-    const struct gemm gram = { GEMM(tall ? GEMM_TN : GEMM_NT, side, side,
-                                    tall ? m->rows : m->columns, work->x,
-                                    work->x, work->gram) };
-    const struct gemm square = { GEMM(GEMM_NN, side, side, side, work->gram,
-                                      work->gram, work->square) };
-    const struct gemm next = { GEMM(
+    const struct gemm gram = { GEMM_OF(tall ? GEMM_TN : GEMM_NT, side, side,
+                                       tall ? m->rows : m->columns, work->x,
+                                       work->x, work->gram) };
+    const struct gemm square = { GEMM_OF(GEMM_NN, side, side, side, work->gram,
+                                         work->gram, work->square) };
+    const struct gemm next = { GEMM_OF(
         GEMM_NN, m->rows, m->columns, side, tall ? work->x : work->square,
         tall ? work->square : work->x, work->next) };
     TRY(kernels->gemm(ctx, DTYPE_F32, &gram));
