@@ -45,8 +45,8 @@ static enum err find_arch(const struct gguf *gguf, enum arch *arch)
         }
     }
     return err_set(ERR_UNSUPPORTED,
-                   "%s: architecture '%.*s'; Tessera reads those of %s",
-                   gguf->path, (int)(bytes < 64 ? bytes : 64), name,
+                   "%s: architecture '%.*s'; " ARCH_KNOWN("reads"), gguf->path,
+                   (int)(bytes < 64 ? bytes : 64), name,
                    arch_titles(true, titles));
 }
 

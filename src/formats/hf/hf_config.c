@@ -68,8 +68,7 @@ static enum err find_arch(const json_t *root, enum arch *arch)
     }
     if (name == NULL && type == NULL)
         return err_set(ERR_DATA, "neither architectures nor model_type");
-    return err_set(ERR_UNSUPPORTED,
-                   "architecture %.100s; Tessera has those of %s",
+    return err_set(ERR_UNSUPPORTED, "architecture %.100s; " ARCH_KNOWN("has"),
                    name == NULL ? type : name, arch_titles(false, titles));
 }
 
