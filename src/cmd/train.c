@@ -26,6 +26,7 @@
 #include "src/base/exit_code.h"
 #include "src/job/stop.h"
 #include "src/mirror/home.h"
+#include "src/train/loop/train_stages.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
@@ -135,6 +136,7 @@ static int train(int argc, char **argv)
     int exit_code = EXIT_DONE;
     bool adrift = false;
     struct comm *comm = NULL;
+    struct train_stages *stages = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
         return EXIT_STOP;
@@ -150,6 +152,8 @@ static int train(int argc, char **argv)
     TRY_OUT(stop_install());
     TRY_OUT(stop_outlive_readers());
     TRY_OUT(stop_watch());
+    stages = train_stages_create();
+    train_stages_next(stages, "ranks");
     TRY_OUT(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
@@ -159,7 +163,7 @@ static int train(int argc, char **argv)
     home_terms(settings->data.remote_deadline, stop_is_requested);
     TRY_OUT(start_settings_share(comm, settings));
     TRY_OUT(comm_beat_start(comm, settings->parallel.lost_s));
-    TRY_OUT(train_run(comm, settings, &exit_code, &adrift));
+    TRY_OUT(train_run(comm, settings, stages, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {
         exit_code = err_exit_code(rc);

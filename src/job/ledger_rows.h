@@ -13,11 +13,11 @@ static const struct ledger_row {
     { "start", "job:whole restart:whole ranks:whole hosts:list "
                "node_ranks?:list version:text" }, /* of each host */
     /* of rank 0; where the attempt goes on, the bytes of the rank that needs
-     * most, the threads of a rank */
+     * most, the threads of a rank, the seconds of each part of the start */
     { "hardware",
       "arithmetic:text kernel_set:text devices:text exchange:text "
       "algorithms:text fallback:text step:whole memory_planned:whole "
-      "threads:whole exchange_why?:text" },
+      "threads:whole exchange_why?:text start_s?:object" },
     /* changed: {key: [before, now]}; lr: [before, now] where it jumps */
     { "settings", "step:whole changed:object lr?:list eval_set?:list" },
 /* a run starts from another's; sha256 of what names its contents, step and

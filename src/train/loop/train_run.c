@@ -33,6 +33,7 @@
 #include "src/job/stop.h"
 #include "src/train/start/start.h"
 #include "src/train/loop/train_run_tell.h"
+#include "src/train/loop/train_stages.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/run_data.h"
 
@@ -46,8 +47,9 @@ struct attempt {
     int number;
     struct lock *lock;
     struct run *run;
-    struct rollback_cause back; /* why the trainer before this one has ended */
-    double peak_flops;          /* of it, and how it was found */
+    struct train_stages *stages; /* of the start; NULL: it is over */
+    struct rollback_cause back;  /* why the trainer before this one has ended */
+    double peak_flops;           /* of it, and how it was found */
     const char *peak_source;
     struct memory_plan plan;
 };
@@ -126,8 +128,10 @@ static enum err record_start(const struct attempt *try)
 
 /* What computes, and how tensors travel. After "start", which stands there
  * whatever happens meanwhile. */
-static enum err record_hardware(const struct attempt *try)
+static enum err record_hardware(struct attempt *try)
 {
+    json_t *start_s = train_stages_end(try->stages);
+    try->stages = NULL;
     const struct run *t = try->run;
     struct kernel_chosen chosen = { .products = NULL };
     char exchange[64], why[512];
@@ -140,7 +144,7 @@ static enum err record_hardware(const struct attempt *try)
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
     return ledger_append(
         try->settings->run.dir, "hardware", try->number,
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s*}",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s*, s:o*}",
                   "arithmetic", t->engine.arithmetic, "kernel_set",
                   t->engine.kernels->kernel_set, "devices", t->engine.devices,
                   "exchange", exchange, "algorithms", chosen.text, "fallback",
@@ -148,7 +152,7 @@ static enum err record_hardware(const struct attempt *try)
                   "step", (json_int_t)t->position.step, "memory_planned",
                   (json_int_t)try->plan.total, "threads",
                   (json_int_t)t->engine.ctx.threads, "exchange_why",
-                  why[0] != '\0' ? why : NULL));
+                  why[0] != '\0' ? why : NULL, "start_s", start_s));
 }
 
 static enum err record_stop(const struct attempt *try, int code, bool apart,
@@ -283,6 +287,7 @@ static enum err settle_lines(const struct attempt *try)
 static enum err start_trainer(struct attempt *try)
 {
     struct run *run = NULL;
+    train_stages_next(try->stages, "data");
     TRY(trainer_create(try->comm, try->settings, try->number, &try->run));
     run = try->run;
     run->lock = try->lock;
@@ -292,9 +297,12 @@ static enum err start_trainer(struct attempt *try)
         run->now.record.peak_source = try->peak_source;
     } else if (try->rank == 0) {
         train_run_tell_decay(try->settings);
+        train_stages_next(try->stages, "speed");
         trainer_record_find_peak(run);
     }
+    train_stages_next(try->stages, "listeners");
     TRY(comm_agree(try->comm, events_listen_table(&run->events, NULL, run)));
+    train_stages_next(try->stages, "weights");
     TRY(trainer_start(run));
     return comm_agree(try->comm, trainer_memory_plan(run, &try->plan));
 }
@@ -327,6 +335,7 @@ static enum err attempt_begin(struct attempt *try)
     if (tells)
         rc = tell_start(try);
     TRY(comm_agree(try->comm, rc));
+    train_stages_next(try->stages, try->run->now.finished ? NULL : "kernels");
     if (try->run->now.finished)
         return ERR_OK;
     TRY(trainer_choices_settle(try->run));
@@ -396,15 +405,17 @@ static bool is_adrift(const struct attempt *try)
 }
 
 enum err train_run(struct comm *comm, const struct train_settings *settings,
-                   int *exit_code, bool *adrift)
+                   struct train_stages *stages, int *exit_code, bool *adrift)
 {
     enum err rc = ERR_OK;
     int64_t number = 0;
     struct attempt try = {
         .comm = comm,
         .settings = settings,
+        .stages = stages,
         .rank = comm_rank(comm),
     };
+    train_stages_next(stages, "run directory");
     if (try.rank == 0)
         rc = attempt_open(&try);
     else

@@ -114,8 +114,9 @@ enum err trainer_choices_settle(struct run *run);
  * written RUN/reasons/attempt-NNNN.rank-NNNN with code and text. Collective.
  * *adrift: the ranks are not together any more, after ERR_COMM or a failure
  * amid a computation that they share: only comm_abort() may follow. */
+struct train_stages;
 enum err train_run(struct comm *comm, const struct train_settings *settings,
-                   int *exit_code, bool *adrift);
+                   struct train_stages *stages, int *exit_code, bool *adrift);
 
 /* --- losses (trainer_eval.c, trainer_samples.c) ---
  *
