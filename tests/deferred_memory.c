@@ -87,17 +87,27 @@ static bool run_to(struct event *event, unsigned long number, bool force)
     return true;
 }
 
-static void run_eager(void)
+static void run_streams(bool urgent, bool others)
 {
-    bool moved = deferred.eager != EAGER_NONE;
+    bool moved = urgent || others;
     while (moved) {
         moved = false;
         for (int i = 0; i < STREAMS; i++)
             while (streams[i] != NULL &&
-                   streams[i]->urgent == (deferred.eager == EAGER_URGENT) &&
+                   (streams[i]->urgent ? urgent : others) &&
                    run_one(streams[i], false))
                 moved = true;
     }
+}
+
+static void run_eager(void)
+{
+    run_streams(deferred.eager == EAGER_URGENT, deferred.eager == EAGER_OTHERS);
+}
+
+void deferred_progress(void)
+{
+    run_streams(true, true);
 }
 
 static void enqueue(struct stream *stream, struct op op)

@@ -25,5 +25,7 @@ extern struct deferred deferred;
 
 /* The memory behind the address of a tensor. */
 void *deferred_reach(const void *tensor);
+/* What a device does by itself while the host waits for something else. */
+void deferred_progress(void);
 /* Enqueue `run`, which is called again until it returns true. */
 void deferred_call(void *stream, bool (*run)(void *), void *argument);

@@ -2,13 +2,14 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/deferred_memory.h"
 
-#define MOST 64
+#define MOST NCCL_FAKE_RANKS
 
 struct message {
     bool receive;
@@ -167,6 +168,8 @@ static int fake_group_end(void)
     struct group *group = open_group;
     open_group = NULL;
     nccl_fake.misused |= group->count == 0;
+    if (group->count > nccl_fake.most)
+        nccl_fake.most = group->count;
     if (++nccl_fake.groups > nccl_fake.groups_good &&
         nccl_fake.error_result != COMM_NCCL_SUCCESS) {
         state = nccl_fake.error_result;
@@ -191,6 +194,11 @@ static int add(bool receive, const void *data, size_t count, int type, int peer,
     if (type != COMM_NCCL_BYTE || comm != &communicator || count == 0 ||
         peer == comm_rank(nccl_fake.comm))
         nccl_fake.misused = true;
+    if (!receive)
+        nccl_fake.sent[peer] += (int64_t)count;
+    /* NCCL copies these byte by byte */
+    if (!receive && (count % 16 != 0 || (uintptr_t)data % 16 != 0))
+        nccl_fake.unaligned += (int64_t)count;
     unsigned char seen = met[peer];
     met[peer] |= receive ? 1 : 2;
     nccl_fake.met += seen != 3 && met[peer] == 3;

@@ -9,6 +9,8 @@
 #include "src/comm/comm.h"
 #include "src/comm/comm_nccl_library.h"
 
+#define NCCL_FAKE_RANKS 64
+
 struct nccl_fake {
     struct comm *comm; /* lent */
     int busy;          /* calls that a group or a start is in progress for */
@@ -18,7 +20,10 @@ struct nccl_fake {
     /* What happened: */
     int groups, alive, aborts;
     int met; /* ranks from which and to which a message has gone */
-    int ahead, ahead_most; /* groups that are not done */
+    int ahead, ahead_most;         /* groups that are not done */
+    int64_t sent[NCCL_FAKE_RANKS]; /* bytes, to each rank */
+    int64_t unaligned; /* of them, not whole sixteens from such an address */
+    int most;          /* messages of one group, both ways */
     bool misused;
 };
 extern struct nccl_fake nccl_fake;

@@ -65,7 +65,8 @@ static void test_levels(struct train_settings *s)
     } rows[] = {
         { "", REPLICA_ZERO2, 0, false, true, false, "-l-l--" },
         { "", REPLICA_ZERO2, 0, false, true, true, "-f-f--" },
-        { "", REPLICA_ZERO1, 0, false, true, false, "-f-f--" },
+        { "", REPLICA_ZERO1, 0, false, true, false, "-f-l--" },
+        { "", REPLICA_DDP, 0, false, true, false, "-f-f--" },
         { "", REPLICA_ZERO1, 0, false, false, false, "-l-l--" },
         { "", REPLICA_ZERO3, RANKS, false, true, false, "ll----" },
         { "", REPLICA_ZERO3, NODE, true, true, false, "fllf--" },

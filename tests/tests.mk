@@ -136,7 +136,8 @@ $(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
 $(B)/tests/test_cuda_dnn_nvcc $(B)/tests/test_cuda_parts_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o
 $(B)/tests/test_cuda_parts_dnn_nvcc: | $(B)/tests/libcuda.so.1
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
-$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_nccl% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(B)/tests/test_replica_nccl_n24: LDFLAGS += -Wl,--wrap=comm_tensors_create,--wrap=clock_sleep
 
 # tests/growth/stub_comm.c goes before the functions of that file; what it needs itself
 # is weak, too, and not taken from a library

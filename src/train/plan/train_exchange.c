@@ -102,11 +102,11 @@ void train_exchanges(const struct train_settings *s,
     int degree = zero3 ? way->shard_degree : 1;
     int groups = ranks / degree;
     bool once = zero3 && way->once && groups > 1;
-    bool alike =
-        place->uneven == 0 && (blocks || !place->kernels->memory->device);
-    bool adds = alike && !bf16 && (!blocks || elastic);
+    bool device = place->kernels->memory->device, alike = place->uneven == 0;
+    bool adds = alike && !bf16 && (blocks ? elastic : !device);
+    bool ddp = way->strategy == REPLICA_DDP;
     double leaves = leaves_of(s, way), sums = leaves;
-    double updated = way->strategy == REPLICA_DDP ? p * sizeof(float) : weights;
+    double updated = ddp ? p * sizeof(float) : weights;
     if (!blocks)
         sums = !elastic || s->parallel.slots % ranks == 0 ? 1.0 : 2.0;
     (void)train_memory_again(s, &missing);
@@ -121,7 +121,7 @@ void train_exchanges(const struct train_settings *s,
     out[2] = (struct train_exchange){ gradient / degree, once ? 1.0 : 0.0,
                                       groups, degree, !adds };
     out[3] = (struct train_exchange){ updated / degree, 1.0, groups, degree,
-                                      !alike || degree > 1 };
+                                      !alike || degree > 1 || (ddp && device) };
     out[4] = of_experts(s, rows, leaves, again);
     out[5] = of_sequences(s, rows, leaves, again);
 }
