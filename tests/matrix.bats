@@ -38,6 +38,25 @@ END
     [[ "$output" == *"bf16  on 2: broken     should be tolerance: weights off by "* ]]
 }
 
+@test "a cell whose ranks are on other nodes than it says is broken" {
+    unshare --uts true || skip "no node has a name of its own"
+    export MATRIX_TABLE=$BATS_TEST_TMPDIR/table
+    echo "small mpt-tiny zero2 1,1 identical" >"$MATRIX_TABLE"
+    printf '#!/bin/sh\nshift\nexec "$@"\n' >"$BATS_TEST_TMPDIR/unshare"
+    printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/hostname"
+    chmod +x "$BATS_TEST_TMPDIR"/{unshare,hostname}
+    PATH=$BATS_TEST_TMPDIR:$PATH run "$MATRIX"
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"on 1,1: broken     should be identical: the nodes are others than 1,1"* ]]
+    printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/unshare"
+    PATH=$BATS_TEST_TMPDIR:$PATH run "$MATRIX"
+    [ "$status" -eq 64 ]
+    echo "small mpt-tiny zero2 1 identical" >>"$MATRIX_TABLE"
+    PATH=$BATS_TEST_TMPDIR:$PATH run "$MATRIX"
+    [[ "$output" == *"cells over nodes are left out"*"1 cells, 1 identical"* ]]
+}
+
 @test "cells are picked by pattern, and a wrong pattern is no success" {
     run "$MATRIX" 'mpt-tiny/hsdp/[13]'
     echo "$output"

@@ -5,6 +5,7 @@
 #include "src/comm/comm_window.h"
 #include "src/control/nodes.h"
 #include "src/data/mds/mds_index.h"
+#include "src/job/reach.h"
 #include "src/parallel/norms_impl.h"
 #include "src/train/start/start.h"
 #include "tests/growth/growth.h"
@@ -44,6 +45,28 @@ static bool nodes_decided(int ranks, struct growth_cost *cost)
     free(names);
     free(list);
     return right;
+}
+
+/* All nodes are asked whether they are there; a rank each, since a launch asks nodes. */
+static bool nodes_asked(int ranks, struct growth_cost *cost)
+{
+    struct reach_host *hosts = calloc((size_t)ranks, sizeof *hosts);
+    char(*addresses)[20] = calloc((size_t)ranks, sizeof *addresses);
+    bool here = true;
+    for (int i = 0; i < ranks; i++) {
+        snprintf(addresses[i], sizeof addresses[i], "127.1.%d.%d", i / 250,
+                 1 + i % 250);
+        hosts[i] = (struct reach_host){ .name = addresses[i],
+                                        .address = addresses[i] };
+    }
+    double begin_s = growth_clock();
+    reach_ask(hosts, ranks, REACH_PORT);
+    cost->seconds = growth_clock() - begin_s;
+    for (int i = 0; i < ranks; i++)
+        here = here && hosts[i].answer == REACH_HERE;
+    free(addresses);
+    free(hosts);
+    return here;
 }
 
 /* What the rank with most has, beside the mean; until blocks were dealt in turn it
@@ -261,6 +284,7 @@ static bool ranks_compared(int ranks, struct growth_cost *cost)
 
 const struct growth_row growth_starts[] = {
     { "launch's nodes, 8 ranks each", GROWTH_START, 0, NULL, 0, nodes_decided },
+    { "nodes asked over the network", GROWTH_START, 0, NULL, 0, nodes_asked },
     { "reduce and scatter plans", GROWTH_START, 0, NULL, 0, exchanges_planned },
     { "exchange in levels, 8 a node", GROWTH_START, 0, NULL, 0,
       levels_planned },
