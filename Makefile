@@ -275,6 +275,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
 	$(call put,644,share/tessera/conf/sweeps,$(wildcard jobs/conf/sweeps/*.cfg))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
+	$(call put,644,share/tessera,docs/elsewhere.md)
 	install -d $(DESTDIR)$(PREFIX)/$(BASHED) $(DESTDIR)$(PREFIX)/$(ZSHED)
 	$(call put,644,$(BASHED),jobs/completion/tessera)
 	for p in $(notdir $(PROGRAMS:%/tessera=)); do ln -sf tessera $(DESTDIR)$(PREFIX)/$(BASHED)/$$p; done
