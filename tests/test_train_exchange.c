@@ -53,7 +53,7 @@ static void test_sent(void)
     }
 }
 
-/* Which of the six there are, and which go in levels: '-' there is none. */
+/* Which of the eight there are, and which go in levels: '-' there is none. */
 static void test_levels(struct train_settings *s)
 {
     static const struct {
@@ -63,18 +63,18 @@ static void test_levels(struct train_settings *s)
         bool once, device, uneven;
         const char *want; /* 'l'evels, 'f'lat */
     } rows[] = {
-        { "", REPLICA_ZERO2, 0, false, true, false, "-l-l--" },
-        { "", REPLICA_ZERO2, 0, false, true, true, "-f-f--" },
-        { "", REPLICA_ZERO1, 0, false, true, false, "-f-l--" },
-        { "", REPLICA_DDP, 0, false, true, false, "-f-f--" },
-        { "", REPLICA_ZERO1, 0, false, false, false, "-l-l--" },
-        { "", REPLICA_ZERO3, RANKS, false, true, false, "ll----" },
-        { "", REPLICA_ZERO3, NODE, true, true, false, "fllf--" },
-        { "", REPLICA_ZERO3, NODE, false, true, false, "fl-f--" },
+        { "", REPLICA_ZERO2, 0, false, true, false, "-l-l----" },
+        { "", REPLICA_ZERO2, 0, false, true, true, "-f-f----" },
+        { "", REPLICA_ZERO1, 0, false, true, false, "-f-l----" },
+        { "", REPLICA_DDP, 0, false, true, false, "-f-f----" },
+        { "", REPLICA_ZERO1, 0, false, false, false, "-l-l----" },
+        { "", REPLICA_ZERO3, RANKS, false, true, false, "ll------" },
+        { "", REPLICA_ZERO3, NODE, true, true, false, "fllf----" },
+        { "", REPLICA_ZERO3, NODE, false, true, false, "fl-f----" },
         { "parallel.reduce_precision=bf16 parallel.determinism=run",
-          REPLICA_ZERO2, 0, false, true, false, "-f-l--" },
+          REPLICA_ZERO2, 0, false, true, false, "-f-l----" },
         { "parallel.determinism=fast", REPLICA_ZERO2, 0, false, true, false,
-          "-f-l--" },
+          "-f-l----" },
     };
     char settings[256];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -136,11 +136,21 @@ static void test_groups(struct train_settings *s)
     const struct model_config *m = &s->model;
     train_exchanges(s, &place, params, &way, list);
     double row = 4.0 * (double)m->d_model;
-    tap_ok(list[4].times == 8 * 5 && list[5].times == 0 &&
-               list[4].bytes ==
+    double apart = 0.0;
+    for (int b = 0; b < params->block_count; b++)
+        if (params->blocks[b].kind == PARAM_BLOCK_EXPERTS)
+            apart += (double)params->blocks[b].elements;
+    tap_ok(apart > 0 &&
+               list[1].bytes == 4 * ((double)params->elements - apart) &&
+               list[4].bytes == 4 * apart / 2 && list[4].ranks == 4 &&
+               list[4].stride == 2 && list[4].times == 8 && list[5].times == 1,
+           "experts are summed by the ranks that have the same, %g bytes",
+           list[4].bytes);
+    tap_ok(list[6].times == 8 * 5 && list[7].times == 0 &&
+               list[6].bytes ==
                    (double)(s->data.seq_len * m->experts_top_k * m->n_layers) *
                        row,
-           "experts: %g bytes, %g times", list[4].bytes, list[4].times);
+           "experts: %g bytes, %g times", list[6].bytes, list[6].times);
     params_destroy(params);
     params = NULL;
     if (!load("model.preset=mpt-tiny train.global_batch=64 train.microbatch=1 "
@@ -152,10 +162,10 @@ static void test_groups(struct train_settings *s)
     train_exchanges(s, &place, params, &way, list);
     double kv =
         2.0 * (double)(model_config_kv(m) * s->data.seq_len * m->n_layers);
-    tap_ok(list[4].times == 0 && list[5].times == 32 && list[5].ranks == 4 &&
-               fabs(list[5].bytes - kv * (2 * 0.75 * 4 + 4)) <
-                   1e-6 * list[5].bytes,
-           "sequences: %g bytes, %g times", list[5].bytes, list[5].times);
+    tap_ok(list[6].times == 0 && list[7].times == 32 && list[7].ranks == 4 &&
+               fabs(list[7].bytes - kv * (2 * 0.75 * 4 + 4)) <
+                   1e-6 * list[7].bytes,
+           "sequences: %g bytes, %g times", list[7].bytes, list[7].times);
     params_destroy(params);
 }
 

@@ -47,11 +47,15 @@ struct line {
 
 static enum err line_open(struct line *line)
 {
+    static const int edited[] = { SIGWINCH, SIGTSTP, SIGTERM, SIGHUP, SIGQUIT };
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
     line->terminal = isatty(STDIN_FILENO) == 1;
+    for (size_t i = 0; i < sizeof edited / sizeof *edited; i++)
+        if (chat_edit_can()) /* they meet a terminal that is not as it was */
+            sigaddset(&set, edited[i]);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
     line->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return line->signals >= 0 ? ERR_OK : err_errno("signalfd");
 }
@@ -70,7 +74,10 @@ static bool line_interrupted(struct line *line)
     struct signalfd_siginfo info;
     bool came = false;
     while (read(line->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        came = true;
+        if (info.ssi_signo == SIGINT)
+            came = true;
+        else
+            chat_edit_signal(line->edit, (int)info.ssi_signo);
     return came;
 }
 

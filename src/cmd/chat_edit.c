@@ -5,8 +5,11 @@
 #if TESSERA_WITH_EDIT
 #include <histedit.h>
 #include <locale.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -22,6 +25,7 @@ struct chat_edit {
     History *past;
     int (*byte)(void *arg);
     void *arg;
+    bool at_line;
     char prompt[16];
     char path[FSIO_PATH_MAX]; /* "": the past ends with the program */
 };
@@ -43,11 +47,18 @@ static int edit_char(EditLine *el, wchar_t *out)
     struct chat_edit *edit = edit_of(el);
     mbstate_t state = { 0 };
     for (int byte; (byte = edit->byte(edit->arg)) >= 0;) {
+        bool first = mbsinit(&state) != 0;
         size_t n = mbrtowc(out, &(char){ (char)byte }, 1, &state);
+        if (n ==
+            (size_t)-1) { /* what went before was no letter, or this is none */
+            state = (mbstate_t){ 0 };
+            n = first ? (size_t)-1
+                      : mbrtowc(out, &(char){ (char)byte }, 1, &state);
+            if (n == (size_t)-1)
+                state = (mbstate_t){ 0 };
+        }
         if (n <= 1)
             return 1;
-        if (n == (size_t)-1) /* else there is more of it */
-            state = (mbstate_t){ 0 };
     }
     return 0;
 }
@@ -62,30 +73,67 @@ static enum err past_find(struct chat_edit *edit)
         return ERR_OK;
     TRY(fsio_path(folder, "%s%s/tessera", own ? home : state,
                   own ? "/.local/state" : ""));
+    struct stat status;
     TRY(fsio_mkdirs(folder));
+    if (lstat(folder, &status) != 0 || status.st_uid != geteuid())
+        return err_set(ERR_USAGE, "%s is not yours", folder);
     TRY(fsio_path(edit->path, "%s/chat_history", folder));
     return fsio_check_replaceable(edit->path);
 }
 
 static void past_add(struct chat_edit *edit, const char *line)
 {
+    char whole[FSIO_PATH_MAX];
     HistEvent event;
     history(edit->past, &event, H_ENTER, line);
-    if (edit->path[0] == '\0' ||
-        history(edit->past, &event, H_SAVE, edit->path) >= 0)
+    if (edit->path[0] == '\0')
         return;
+    event.str = "its name is too long";
+    if (fsio_path(whole, "%s.%ld", edit->path, (long)getpid()) == ERR_OK &&
+        history(edit->past, &event, H_SAVE, whole) >= 0) {
+        event.str = "it cannot be replaced";
+        if (rename(whole, edit->path) == 0)
+            return;
+        unlink(whole);
+    }
     log_warn("%s: what is typed is not kept: %s", edit->path, event.str);
     edit->path[0] = '\0';
+}
+
+bool chat_edit_can(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
+           terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
+void chat_edit_signal(struct chat_edit *edit, int signal)
+{
+    sigset_t set;
+    bool at_line = edit != NULL && edit->at_line;
+    if (signal == SIGWINCH) {
+        if (edit != NULL)
+            el_resize(edit->el);
+        return;
+    }
+    if (at_line)
+        el_set(edit->el, EL_PREP_TERM, 0);
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    raise(signal);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (at_line) {
+        el_set(edit->el, EL_PREP_TERM, 1);
+        el_set(edit->el, EL_REFRESH);
+    }
 }
 
 struct chat_edit *chat_edit_create(int (*byte)(void *arg), void *arg)
 {
     HistEvent event;
     struct chat_edit *edit = NULL;
-    const char *terminal = getenv("TERM");
-    if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1 ||
-        terminal == NULL || strcmp(terminal, "dumb") == 0 ||
-        setlocale(LC_CTYPE, "C.UTF-8") == NULL ||
+    if (!chat_edit_can() || setlocale(LC_CTYPE, "C.UTF-8") == NULL ||
         new_zeroed(&edit, 1) != ERR_OK)
         return NULL;
     edit->byte = byte;
@@ -103,7 +151,6 @@ struct chat_edit *chat_edit_create(int (*byte)(void *arg), void *arg)
     el_set(edit->el, EL_GETCFN, edit_char);
     el_set(edit->el, EL_HIST, history, edit->past);
     el_set(edit->el, EL_EDITOR, "emacs");
-    el_set(edit->el, EL_SIGNAL, 1);
     el_source(edit->el, NULL); /* ~/.editrc */
     if (past_find(edit) != ERR_OK) {
         log_warn("what is typed is not kept: %s", err_text());
@@ -129,7 +176,9 @@ const char *chat_edit_line(struct chat_edit *edit, const char *prompt,
 {
     int count = 0;
     snprintf(edit->prompt, sizeof edit->prompt, "%s", prompt);
+    edit->at_line = true;
     const char *line = el_gets(edit->el, &count);
+    edit->at_line = false;
     if (line == NULL)
         return NULL;
     *bytes = (size_t)count - (count > 0 && line[count - 1] == '\n');

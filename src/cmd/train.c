@@ -156,6 +156,8 @@ static int train(int argc, char **argv)
     train_stages_next(stages, "ranks");
     TRY_OUT(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
+    train_stages_next(stages, rank == 0 ? "settings" : NULL);
+    stages = rank == 0 ? stages : NULL;
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
     TRY_OUT(comm_agree(comm, err_again(&loading)));
     if (rank == 0)

@@ -148,6 +148,7 @@ extern const struct arch_form arch_gguf_llama, arch_gguf_qwen2, arch_gguf_qwen3,
 #define ARCH_GGUF_LLAMA3 "tessera.rope."
 
 /* "Llama, Mistral, ..", for messages: all, or those of GGUF files. */
-#define ARCH_KNOWN(has) "Tessera " has " those of %s; see docs/elsewhere.md (share/tessera)"
+#define ARCH_KNOWN(has)                                                        \
+    "Tessera " has " those of %s; see docs/elsewhere.md (share/tessera)"
 #define ARCH_TITLES_BYTES 160
 const char *arch_titles(bool gguf, char out[ARCH_TITLES_BYTES]);

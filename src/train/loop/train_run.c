@@ -336,8 +336,10 @@ static enum err attempt_begin(struct attempt *try)
         rc = tell_start(try);
     TRY(comm_agree(try->comm, rc));
     train_stages_next(try->stages, try->run->now.finished ? NULL : "kernels");
-    if (try->run->now.finished)
+    if (try->run->now.finished) {
+        try->stages = NULL;
         return ERR_OK;
+    }
     TRY(trainer_choices_settle(try->run));
     if (tells)
         rc = record_hardware(try);

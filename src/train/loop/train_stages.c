@@ -14,7 +14,7 @@
 #include "src/base/new.h"
 #include "src/base/process.h"
 
-#define STAGES_MAX 8
+#define STAGES_MAX 10
 #define SLOW_S 5.0 /* then it is told, and after twice that again */
 #define LOOK_S 0.25
 #define STACK_BYTES ((size_t)512 << 10)
@@ -50,6 +50,8 @@ struct train_stages *train_stages_create(void)
     pthread_t thread;
     struct train_stages *stages = NULL;
     const char *rank = getenv("PMIX_RANK");
+    if (rank == NULL)
+        rank = getenv("PMI_RANK");
     if ((rank != NULL && strcmp(rank, "0") != 0) ||
         new_zeroed(&stages, 1) != ERR_OK)
         return NULL;

@@ -34,15 +34,29 @@ struct train_exchange_sent train_exchange_sent(const struct train_exchange *x,
     };
 }
 
-/* Leaves that a rank computes; without a batch a step is one on each. */
-static double leaves_of(const struct train_settings *s,
-                        const struct train_memory_way *way)
+double train_exchange_leaves(const struct train_settings *s, int64_t microbatch,
+                             int ranks)
 {
-    double batch =
-        fmax((double)s->parallel.slots, (double)s->train.global_batch);
-    double leaf = (double)way->microbatch / (double)s->parallel.sequence_degree;
-    assert(way->ranks > 0 && way->microbatch > 0);
-    return fmax(1.0, ceil(batch / leaf / (double)way->ranks));
+    double batch = (double)s->train.global_batch;
+    double leaf = (double)microbatch / (double)s->parallel.sequence_degree;
+    assert(ranks > 0 && microbatch > 0);
+    return fmax(1.0, ceil(batch / leaf / (double)ranks));
+}
+
+/* Values that a rank's own leaves add up to before they travel, by the tree: one where
+ * they are a power of two. */
+static double values_of(int64_t leaves)
+{
+    return (double)__builtin_popcountll((unsigned long long)leaves);
+}
+
+static double experts_elements(const struct params *params)
+{
+    double elements = 0.0;
+    for (int b = 0; b < params->block_count; b++)
+        if (params->blocks[b].kind == PARAM_BLOCK_EXPERTS)
+            elements += (double)params->blocks[b].elements;
+    return elements;
 }
 
 /* Rows of chosen experts, of each layer. */
@@ -92,11 +106,14 @@ void train_exchanges(const struct train_settings *s,
                      struct train_exchange out[TRAIN_EXCHANGES])
 {
     int ranks = way->ranks;
-    double p = (double)params->elements, missing = 0.0;
-    double weights = p * (double)dtype_bytes(trainer_backend_dtype(s));
+    int experts = (int)s->parallel.expert_degree;
+    double apart = experts > 1 ? experts_elements(params) : 0.0;
+    double p = (double)params->elements - apart, missing = 0.0;
+    double each = (double)dtype_bytes(trainer_backend_dtype(s));
+    double weights = p * each;
     bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
     bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
-    double gradient = p * (bf16 ? 2.0 : 4.0);
+    double sum_bytes = bf16 ? 2.0 : 4.0, gradient = p * sum_bytes;
     bool zero3 = way->strategy == REPLICA_ZERO3;
     bool blocks = way->strategy >= REPLICA_ZERO2;
     int degree = zero3 ? way->shard_degree : 1;
@@ -105,7 +122,10 @@ void train_exchanges(const struct train_settings *s,
     bool device = place->kernels->memory->device, alike = place->uneven == 0;
     bool adds = alike && !bf16 && (blocks ? elastic : !device);
     bool ddp = way->strategy == REPLICA_DDP;
-    double leaves = leaves_of(s, way), sums = leaves;
+    double leaves = train_exchange_leaves(s, way->microbatch, ranks);
+    int64_t own = s->parallel.sequence_chunks / s->parallel.sequence_degree;
+    bool single = s->train.global_batch <= s->parallel.slots * way->microbatch;
+    double sums = leaves * (single ? values_of(own) : (double)own);
     double updated = ddp ? p * sizeof(float) : weights;
     if (!blocks)
         sums = !elastic || s->parallel.slots % ranks == 0 ? 1.0 : 2.0;
@@ -122,6 +142,13 @@ void train_exchanges(const struct train_settings *s,
                                       groups, degree, !adds };
     out[3] = (struct train_exchange){ updated / degree, 1.0, groups, degree,
                                       !alike || degree > 1 || (ddp && device) };
-    out[4] = of_experts(s, rows, leaves, again);
-    out[5] = of_sequences(s, rows, leaves, again);
+    out[4] = (struct train_exchange){ apart / experts * sum_bytes,
+                                      apart > 0.0 ? leaves * values_of(experts)
+                                                  : 0.0,
+                                      ranks / experts, experts, !adds };
+    out[5] = (struct train_exchange){ apart / experts * each,
+                                      apart > 0.0 ? 1.0 : 0.0, ranks / experts,
+                                      experts, !alike };
+    out[6] = of_experts(s, rows, leaves, again);
+    out[7] = of_sequences(s, rows, leaves, again);
 }

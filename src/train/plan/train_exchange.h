@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct params;
 struct train_memory_place;
@@ -26,9 +27,14 @@ struct train_exchange_sent {
 struct train_exchange_sent
 train_exchange_sent(const struct train_exchange *exchange, int node_ranks);
 
-/* Weights, gradients, both of shards that several groups have, experts' rows, sequences'
- * keys and values; `times` is 0 where there is none. */
-#define TRAIN_EXCHANGES 6
+/* Leaves that a rank computes in a step; without a batch a step is one of each. */
+double train_exchange_leaves(const struct train_settings *settings,
+                             int64_t microbatch, int ranks);
+
+/* Weights, gradients, both of shards that several groups have, gradients and new weights of
+ * experts that are apart, their rows, sequences' keys and values; `times` is 0 where there
+ * is none. */
+#define TRAIN_EXCHANGES 8
 void train_exchanges(const struct train_settings *settings,
                      const struct train_memory_place *place,
                      const struct params *params,
