@@ -58,7 +58,7 @@ END
 }
 
 @test "cells are picked by pattern, and a wrong pattern is no success" {
-    run "$MATRIX" 'mpt-tiny/hsdp/[13]'
+    run "$MATRIX" 'mpt-tiny/hsdp/[13]$'
     echo "$output"
     [ "$status" -eq 0 ]
     [ "${lines[-1]}" = "matrix: 2 cells, 0 identical, 0 within tolerance, 2 refused, 0 broken" ]
