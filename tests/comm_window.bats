@@ -43,41 +43,29 @@ nodes() {
     [ "$(grep -c "use messages, not memory: rank 3 .*/proc/" "$DIR/log")" = 1 ]
 }
 
-@test "training ends with the same bits on one rank, one node, two nodes" {
-    make_data
-    train 1 "$DIR/one"
-    train 4 "$DIR/node"
-    [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
-    nodes 'OMPI_COMM_WORLD_RANK / 2'
-    local command ranks strategy
-    for ranks in 3 4; do
-        for strategy in ddp zero1; do
-            command_of "$ranks" "$DIR/$strategy$ranks"
-            "$MPIRUN" "$ranks" "$DIR/on-node" "${command[@]:2}" parallel.strategy=$strategy
-            [ "$(digest "$DIR/$strategy$ranks")" = "$(digest "$DIR/one")" ]
-        done
-    done
-    # each on a node of its own
-    nodes OMPI_COMM_WORLD_RANK
-    command_of 2 "$DIR/apart"
-    "$MPIRUN" 2 "$DIR/on-node" "${command[@]:2}" parallel.strategy=zero1
-    [ "$(digest "$DIR/apart")" = "$(digest "$DIR/one")" ]
+# between DIR KEY=VALUE [key=value ...]: bytes between nodes, by tests/count_messages.c with KEY
+between() {
+    command_of 4 "$1" log.level=info "${@:3}"
+    env "$2" COUNT_FILE="$1.count" LD_PRELOAD="$DIR/count.so" "${command[@]}" 2>"$1.log" || return
+    awk '{ bytes += $4 } END { printf "%.0f\n", bytes }' "$1.count".?
 }
 
-@test "shard groups exchange once a step, and go on with more and fewer nodes: the same bits" {
+@test "nodes in order or dealt ranks in turn: the same bits and the same bytes between them" {
     make_data
-    local command
-    local batch=(train.global_batch=32 parallel.slots=8 train.microbatch=1 scheduler.t_max=24ba)
-    local groups=(parallel.strategy=zero3 parallel.shard_degree=2)
-    train 1 "$DIR/one" "${batch[@]}"
-    nodes 'OMPI_COMM_WORLD_RANK / 2'
-    local steps=0
-    for ranks in 4 8 6 4; do # 6: thirds are no subtrees
-        command_of $ranks "$DIR/groups" "${batch[@]}" "${groups[@]}" \
-            train.max_duration=$((steps += 6))ba
-        "$MPIRUN" $ranks "$DIR/on-node" "${command[@]:2}"
+    mpicc -Wall -Werror -shared -fPIC -o "$DIR/count.so" "$BATS_TEST_DIRNAME/count_messages.c"
+    train 1 "$DIR/one"
+    for strategy in ddp/0 zero1/0 zero2/0 zero3/2 zero3/4; do
+        degree=${strategy#*/} strategy=${strategy%/*}
+        set -- "parallel.strategy=$strategy" "parallel.shard_degree=$degree"
+        bytes=$(between "$DIR/$strategy$degree" COUNT_NODE=2 "$@")
+        [ "$bytes" -gt 1000000 ]
+        [ "$(between "$DIR/turn$strategy$degree" COUNT_NODES=2 "$@")" = "$bytes" ]
+        grep "dealt ranks over the nodes in turn" "$DIR/turn$strategy$degree.log"
+        for run in "$DIR"/{,turn}$strategy$degree; do
+            grep '"node_ranks": \[2, 2\]' "$run/ledger.jsonl"
+            [ "$(digest "$run")" = "$(digest "$DIR/one")" ]
+        done
     done
-    [ "$(digest "$DIR/groups")" = "$(digest "$DIR/one")" ]
 }
 
 @test "neighbours that share weights on two nodes for no need are told" {

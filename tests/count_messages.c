@@ -2,7 +2,8 @@
  * many messages it sent, small ones (control) and others (mostly tensors), to how
  * many other ranks, and how many bytes of the others to other nodes.
  *     mpicc -shared -fPIC -o count.so tests/count_messages.c
- * COUNT_NODE: ranks of a node (1). COUNT_FILE.RANK gets the four numbers. */
+ * COUNT_NODE: ranks of a node (1). COUNT_NODES: nodes to which the launcher dealt ranks
+ * in turn, instead. COUNT_FILE.RANK gets the four numbers. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,18 +23,28 @@ static int own(void)
 
 static int node_of(int rank)
 {
-    const char *ranks = getenv("COUNT_NODE");
+    const char *ranks = getenv("COUNT_NODE"), *nodes = getenv("COUNT_NODES");
+    if (nodes != NULL)
+        return rank % atoi(nodes);
     return rank / (ranks != NULL ? atoi(ranks) : 1);
 }
 
-static int node(void)
+/* The launcher's number of a rank of `comm`, which may have numbers of its own. */
+static int launched(MPI_Comm comm, int rank)
 {
-    return node_of(own());
+    MPI_Group group, world;
+    int number = rank;
+    PMPI_Comm_group(comm, &group);
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Group_translate_ranks(group, 1, &rank, world, &number);
+    PMPI_Group_free(&group);
+    PMPI_Group_free(&world);
+    return number;
 }
 
 int gethostname(char *name, size_t bytes)
 {
-    return snprintf(name, bytes, "node%d", node()) < 0;
+    return snprintf(name, bytes, "node%d", node_of(own())) < 0;
 }
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
@@ -41,17 +52,18 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
 {
     (void)type;
     (void)info;
-    return PMPI_Comm_split(comm, node(), key, out);
+    return PMPI_Comm_split(comm, node_of(own()), key, out);
 }
 
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
               MPI_Comm comm, MPI_Request *request)
 {
+    int number = launched(comm, to);
     messages[count > SMALL]++;
-    if (count > SMALL && node_of(to) != node())
+    if (count > SMALL && node_of(number) != node_of(own()))
         between += count;
-    if (to < RANKS_MAX && to != own())
-        met[to] = 1;
+    if (number < RANKS_MAX && number != own())
+        met[number] = 1;
     return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
